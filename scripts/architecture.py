@@ -31,7 +31,7 @@ def layers_of(root: Path) -> list[list[str]]:
     """The layers as import-linter has them, the highest first; those of one layer do not import each other."""
     contracts = read_configuration(str(root / "pyproject.toml"))["contracts_options"]
     layers = next(contract["layers"] for contract in contracts if contract["type"] == "layers")
-    # import-linter has a contract of its own that the grid is below all of sparkjet.
+    # import-linter has its own contract that the grid is below all of sparkjet.
     return [*(re.split(r"\s*[|:]\s*", str(layer)) for layer in layers), [GRID]]
 
 

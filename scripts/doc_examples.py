@@ -2,7 +2,7 @@
 
 The `python` blocks of a page run in order, in one namespace and an empty working directory; `python no-run` compiles
 only; `python test` is run by pytest, with the job above it (`tests/test_wheels.py`), and `python elsewhere` is of other
-programs, tried by a test of its own (`tests/tools/test_orchestrators.py`). A page or docstring that names
+programs, tried by its own test (`tests/tools/test_orchestrators.py`). A page or docstring that names
 `spark` or a test server is given it under that name; others start no JVM.
 """
 

@@ -104,7 +104,7 @@ class Rules:
             yield self.at(path, number, f"a path of one machine: {found}…")
 
     def own_words(self) -> Iterator[str]:
-        """What has another origin is not written here: it is read from where it is installed, or is made anew."""
+        """What has another origin is not written here: it is read from where it is installed, or is our own work."""
         for path, number, found in self.found(ORIGIN):
             if path.name != "LICENSE":
                 yield self.at(path, number, f"names the origin of its text: {found.strip()}…; write your own")

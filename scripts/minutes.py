@@ -31,7 +31,7 @@ class Row:
     Attributes:
         name: The capability.
         minutes: Of CI on two cores.
-        paths: Its test files and folders; the longest that matches a test decides. ``docs`` is a step of its own.
+        paths: Its test files and folders; the longest that matches a test decides. ``docs`` is its own step.
     """
 
     name: str

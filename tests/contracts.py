@@ -1,4 +1,4 @@
-"""What a contract suite finds broken in an implementation that is wrong on purpose."""
+"""The faults that a contract suite finds in an implementation that is wrong on purpose."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def broken(suite: type, arguments: Callable[[], dict[str, Any]], only: str = "te
                 test(**{each: everything[each] for each in wanted})
             except pytest.skip.Exception:
                 pass
-            # Any other error means that the suite failed for a reason of its own.
+            # Any other error means that the suite failed for its own reason.
             except (AssertionError, pytest.fail.Exception):
                 found.add(name)
     return found

@@ -1,4 +1,4 @@
-"""What a power cut leaves: the names and contents that were synced."""
+"""The state after a power cut: the names and contents that were synced."""
 
 from __future__ import annotations
 

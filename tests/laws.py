@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, Phase, settings
 
 
 def law(examples: int) -> settings:
-    """So many examples, the same in every run, however long each takes."""
+    """The given number of examples, the same in every run, however long each takes."""
     return settings(
         max_examples=examples,
         deadline=None,

@@ -12,7 +12,7 @@ NOON = 1_700_000_000 * SECOND
 
 
 def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """What was logged since the last look."""
+    """The lines that were logged since the last call."""
     messages = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     caplog.clear()
     return messages
@@ -46,7 +46,7 @@ def test_a_reading_of_another_machine_that_was_ahead(caplog: pytest.LogCaptureFi
     assert len(warnings(caplog)) == 1
 
 
-def test_readings_that_are_no_date_are_followed_too(caplog: pytest.LogCaptureFixture) -> None:
+def test_readings_that_are_not_dates_are_followed_too(caplog: pytest.LogCaptureFixture) -> None:
     clock = SteadyClock(sj.ManualClock(0), 2**62)
     assert clock.now() == 0
     (warning,) = warnings(caplog)

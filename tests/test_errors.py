@@ -34,7 +34,7 @@ def classes() -> Iterator[type[BaseException]]:
                 yield found
 
 
-def test_each_class_has_a_condition_of_its_own_and_a_way_out_on_the_page() -> None:
+def test_each_class_has_its_own_condition_and_a_way_out_on_the_page() -> None:
     # Two of the grid's have the conditions of the classes of sparkjet that they are derived from.
     ours = [each for each in classes() if each not in {errors.AnalysisError, errors.StorageError}]
     found = sorted((vars(each).get("condition", "none"), each.__name__) for each in ours)

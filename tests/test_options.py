@@ -18,6 +18,7 @@ from sparkjet.options import (
     Options,
     family,
     interval,
+    number,
     text,
 )
 
@@ -69,6 +70,15 @@ def test_a_flag_is_true_or_false(text: str) -> None:
 def test_a_number_is_positive_and_whole(text: str) -> None:
     with pytest.raises(AnalysisError, match="statePartitions must be a positive whole number"):
         Options({"statePartitions": text})[STATE_PARTITIONS]
+
+
+def test_a_number_may_begin_lower_and_end() -> None:
+    ports = number("port", "A port.", least=0, most=65_535)
+    assert [Options({"port": text})[ports] for text in ("0", "65535")] == [0, 65_535]
+    with pytest.raises(AnalysisError, match='port must be a whole number, 0 or more, not "-1"'):
+        Options({"port": "-1"})[ports]
+    with pytest.raises(AnalysisError, match="port must be 65535 at most"):
+        Options({"port": "65536"})[ports]
 
 
 def test_a_choice_names_the_choices() -> None:

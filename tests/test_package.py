@@ -107,7 +107,7 @@ def test_the_page_says_which_version_writes_and_reads_which_records() -> None:
     assert writers[-1] <= tuple(map(int, version.split(".")[:2])), "it is written by a release that there is"
 
 
-def test_packages_are_there_without_an_import_of_their_own() -> None:
+def test_packages_are_there_without_their_own_import() -> None:
     assert run(
         "import sparkjet as sj; print(sj.functions.__name__, callable(sj.functions.top_n), callable(sj.stream))"
     ) == ["sparkjet.functions True True"]
@@ -120,6 +120,6 @@ def test_all_names_are_imported_and_shown() -> None:
     assert told == ["True True"]
 
 
-def test_a_name_that_is_none_is_refused_by_python_and_by_tools() -> None:
+def test_an_unknown_name_is_refused_by_python_and_by_tools() -> None:
     with pytest.raises(AttributeError, match=r"^module 'sparkjet' has no attribute 'streem'$"):
         _ = sj.streem  # type: ignore[attr-defined]

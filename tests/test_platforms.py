@@ -21,7 +21,7 @@ CLAIM = "persistentVolumeClaim.homes"
 def noted(
     settings: dict[str, str], environment: dict[str, str] | None = None, home: str | None = None, release: str = "4.3.0"
 ) -> list[Note]:
-    """What a start says."""
+    """The messages of a start."""
     notes = Platform(settings, environment or {}, release).notes(home)
     return [each for each in notes if each.weight is not Weight.SAID]
 
@@ -82,7 +82,7 @@ def test_a_vendors_spark_is_warned_of() -> None:
     assert (warned.weight, "by Amazon EMR" in warned.told) == (Weight.WARNED, True)
 
 
-def test_plugins_that_run_plans_of_their_own_are_warned_of() -> None:
+def test_plugins_that_run_plans_themselves_are_warned_of() -> None:
     (warned,) = noted({"spark.master": "local[2]", "spark.plugins": "a.B,org.apache.gluten.GlutenPlugin"})
     assert (warned.weight, warned.told.split()[0]) == (Weight.WARNED, "org.apache.gluten.GlutenPlugin")
     assert noted({"spark.master": "local[2]", "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin"}) == []
@@ -122,7 +122,7 @@ def test_executors_that_go_with_their_state_are_warned_of() -> None:
             {},
             Weight.REFUSED,
             "removed with it",
-            id="a claim of its own",
+            id="its own claim",
         ),
         pytest.param(
             K8S | {f"{DRIVER}hostPath.a.mount.path": "/homes"}, {}, Weight.WARNED, "on the node", id="hostPath"

@@ -1,4 +1,4 @@
-"""What users install: wheels and source distributions, and environments that have nothing else."""
+"""The installed product: wheels and source distributions, and environments that have nothing else."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def built(project: Path, into: Path, target: Literal["wheel", "sdist"] = "wheel"
 
 
 def metadata(wheel: Path) -> Message:
-    """What package indexes and pip read."""
+    """The metadata that package indexes and pip read."""
     with zipfile.ZipFile(wheel) as packed:
         (name,) = [each for each in packed.namelist() if each.endswith(".dist-info/METADATA")]
         return Parser().parsestr(packed.read(name).decode())

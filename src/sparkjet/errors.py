@@ -22,8 +22,8 @@ class SparkjetError(Exception):
         condition: A code that stays the same in all versions, as Spark's error conditions do; the message begins with
             it. The page "Errors" lists them all.
 
-    >>> print(AnalysisError("trigger: 5 is no duration."))
-    [SPARKJET_ANALYSIS] trigger: 5 is no duration.
+    >>> print(AnalysisError("trigger: 5 is not a duration."))
+    [SPARKJET_ANALYSIS] trigger: 5 is not a duration.
     >>> print(SinkError(f"results: {StorageError('the disk is full.')}"))
     [SPARKJET_SINK] results: the disk is full.
     """
@@ -92,7 +92,7 @@ class SinkError(SparkjetError):
 class RefusedRowsError(SinkError):
     """A destination does not take some rows of an epoch, and would take the others.
 
-    Raised by a sink before the decision, from ``prepare`` or ``try_out``: behind ``divert`` it is found out which rows
+    Raised by a sink before the decision, from ``prepare`` or ``try_out``: after ``divert`` it is found out which rows
     these are, and they are dead letters.
     """
 

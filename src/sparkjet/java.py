@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 GONE = Py4JError, OSError
-"""Errors of a call that cannot fail in the JVM itself, raised if there is no JVM anymore."""
+"""Errors of a call that cannot fail in the JVM itself, raised if the JVM is gone."""
 
 
 def java_class(session: SparkSession, name: str) -> Any:
@@ -51,7 +51,7 @@ def has_member(context: SparkContext, member: str) -> bool:
     """
     found = _MEMBER.fullmatch(member)
     if found is None:
-        raise ValueError(f"{member!r} is no member of a class.")
+        raise ValueError(f"{member!r} is not a member of a class.")
     owner, method, counts = found.groups()
     signatures = _signatures(context._gateway, owner)
     if signatures is None or counts is None:

@@ -136,15 +136,18 @@ def flag(name: str, meaning: str, *, default: bool = False) -> Option[bool]:
 
 
 @overload
-def number(name: str, meaning: str, *, most: int | None = None) -> Option[int | None]: ...
+def number(name: str, meaning: str, *, least: int = 1, most: int | None = None) -> Option[int | None]: ...
 @overload
-def number(name: str, meaning: str, default: int, *, most: int | None = None) -> Option[int]: ...
-def number(name: str, meaning: str, default: int | None = None, *, most: int | None = None) -> Option[Any]:
-    """An option that is a positive whole number, and no larger one than ``most``."""
+def number(name: str, meaning: str, default: int, *, least: int = 1, most: int | None = None) -> Option[int]: ...
+def number(
+    name: str, meaning: str, default: int | None = None, *, least: int = 1, most: int | None = None
+) -> Option[Any]:
+    """An option that is a whole number from ``least`` to ``most``, 0 or above."""
+    wanted = "a positive whole number" if least == 1 else f"a whole number, {least} or more"
 
     def read(name: str, given: str) -> int:
-        if not given.isdecimal() or int(given) < 1:
-            raise AnalysisError(f'option: {name} must be a positive whole number, not "{given}".')
+        if not given.isdecimal() or int(given) < least:
+            raise AnalysisError(f'option: {name} must be {wanted}, not "{given}".')
         if most is not None and int(given) > most:
             raise AnalysisError(f"option: {name} must be {most} at most, not {given}.")
         return int(given)
@@ -249,11 +252,11 @@ REFILL_FROM = text(
 )
 ADOPT = text(
     "adopt",
-    "The checkpointLocation of a stopped Spark query, behind whose last batch a query without records begins.",
+    "The checkpointLocation of a stopped Spark query, after whose last batch a query without records begins.",
 )
 ADOPT_REPLAY = flag(
     "adoptReplay",
-    "With adopt, of a Spark query of windows: those that are open are made anew, from the rows since they began.",
+    "With adopt, of a Spark query of windows: open ones are rebuilt from the rows since they began.",
 )
 PROCESSING_GUARANTEE = choice(
     "processingGuarantee",
@@ -317,7 +320,7 @@ LATE_ROWS_RETENTION = interval(
     "lateRowsRetention", "Age at which files of lateRowsPath are gone, while the query has epochs; none by default."
 )
 DEAD_LETTERS_PATH = text(
-    "deadLettersPath", "Directory for rows that have failed behind divert(errors=True), as Parquet files."
+    "deadLettersPath", "Directory for rows that have failed after divert(errors=True), as Parquet files."
 )
 DEAD_LETTERS_RETENTION = interval(
     "deadLettersRetention",
@@ -364,7 +367,7 @@ CA_FILE = text("caFile", "tls: PEM file of the authorities to trust; the system'
 CERT_FILE = text("certFile", "tls: PEM file of the client's certificate.")
 KEY_FILE = text("keyFile", "tls: PEM file of its key.")
 PASSWORD = text("password", "Password; never logged or recorded.")
-HEARTBEAT = number("heartbeat", "Seconds after which broker and client take each other for dead.", 60)
+HEARTBEAT = number("heartbeat", "Seconds after which broker and client consider each other dead.", 60)
 BROKER_OPTIONS: Sequence[Option[Any]] = (PASSWORD, TLS, CA_FILE, CERT_FILE, KEY_FILE, HEARTBEAT)
 """Options by which a client connects to a broker of queues, beside its address."""
 

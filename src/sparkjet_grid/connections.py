@@ -116,7 +116,7 @@ class Connections:
         """The answer of a member to a request."""
         answers = list(self.answers(uri, request, answer, seconds))
         if len(answers) != 1:
-            raise UnreachableError(f"{uri} has answered {len(answers)} times instead of once.")
+            raise UnreachableError(f"{uri} answered {len(answers)} times instead of once.")
         return answers[0]
 
     def answers(self, uri: str, request: Request, answer: type[T], seconds: float = ANSWERS_WITHIN) -> Iterator[T]:
@@ -256,7 +256,7 @@ def _of_one_schema(connections: Connections, uri: str, call: Get, seconds: float
         for chunk in reader:
             position = decoded(chunk.app_metadata, Piece).position
             if position >= len(call.keys):
-                raise MalformedError(f"{uri} has sent what it was not asked for.")
+                raise MalformedError(f"{uri} sent something that it was not asked for.")
             key = call.keys[position]
             if entry is not None and entry.key != key:
                 yield entry

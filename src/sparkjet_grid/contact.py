@@ -75,8 +75,8 @@ class Contact:
             if found.cluster == self._cluster:
                 return self._take(found)
         raise GridError(
-            f"the grid was re-formed: what answers is no longer cluster {self._cluster}. Start the query again; "
-            "it goes on if what its newest record names is still there."
+            f"the grid was re-formed: the members that answer are no longer cluster {self._cluster}. Start the query "
+            "again; it goes on if what its newest record names is still there."
         )
 
     def is_replaced(self, version: int, members: Iterable[str]) -> bool:

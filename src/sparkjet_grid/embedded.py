@@ -85,7 +85,10 @@ def client_of(uri: str, access: Access, patience: float = PATIENCE) -> GridClien
     """A client of the grid that a URI names, ``grid://host:port,…``, or ``grid:///`` for the embedded member."""
     scheme, members, name = split_uri(uri)
     if scheme != "grid" or name:
-        message = f'uri: "{uri}" names no grid, as grid://10.0.0.1:5710 does. What it holds is the next argument.'
+        message = (
+            f'uri: "{uri}" names no grid, as grid://10.0.0.1:5710 does. The name of the map or journal is the next '
+            "argument."
+        )
         raise AnalysisError(message)
     if members:
         access.token()

@@ -254,7 +254,7 @@ def check_server(settings: ZooKeeperSettings) -> None:
             settings.pem(name)
     directory = _made(settings.directory)
     is_usable = directory.is_dir() and os.access(directory, os.W_OK | os.X_OK)
-    why = full(directory) if is_usable else f"{directory} is no directory that this user can write to"
+    why = full(directory) if is_usable else f"{directory} is not a directory that this user can write to"
     if why:
         raise AnalysisError(f"A member keeps the files of its ZooKeeper server below TMPDIR: {why}.")
 

@@ -1,4 +1,4 @@
-"""What cannot be computed is refused before a query starts, with the way out."""
+"""Aggregates that cannot be computed are refused before a query starts, with the way out."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_an_expression_of_a_missing_column_is_refused(inputs: Inputs) -> None:
         (lambda: J.approx_count_distinct("px", 0.0001), r"rsd is 0.0001; give a deviation from 0.0007"),
         (lambda: J.percentile_approx("px", 95), r"a percentage is 95; give numbers from 0 to 1, e.g. 0.95"),
         (lambda: J.percentile_approx("px", [0.5, -0.1]), r"a percentage is -0.1"),
-        (lambda: J.percentile_approx("px", []), r"no percentage"),
+        (lambda: J.percentile_approx("px", []), r"not a percentage"),
         (lambda: J.percentile("px", 1.5), r"percentile\(px, 1.5, 1\): a percentage is 1.5"),
         (lambda: J.percentile("px", 0.5, -1), r"frequency is -1; give a whole number from 0"),
         (lambda: J.max_by("px", "name", 0), r"max_by\(px, name, 0\): k is 0; give a whole number from 1 to 100000"),

@@ -35,7 +35,7 @@ UTC = dt.timezone.utc
 
 
 class KilledError(Exception):
-    """What a listener raises where a driver is to end."""
+    """Raised by a listener where a driver is to end."""
 
 
 def events(spark: SparkSession, part: int, first: int, last: int) -> DataFrame:
@@ -77,7 +77,7 @@ class Case:
         return writer.option("checkpointLocation", self.home / "query").option("closeWindowsAtEnd", True)
 
     def expected(self, rows: DataFrame) -> Counter[Any]:
-        """What Spark's batch makes of all rows."""
+        """The result of Spark's batch over all rows."""
         found = rows.groupBy(F.window("ts", "1 minute", "20 seconds"), "part")
         summed = found.agg(F.sum("v").alias("v"), F.count("*").alias("n"))
         return Counter(summed.select("window.start", "part", "v", "n").collect())
@@ -246,7 +246,7 @@ def test_what_cannot_be_a_backfill_is_refused(case: Case) -> None:
 
     wrong: list[tuple[Callable[[], object], str]] = [
         (lambda: sj.backfill(history, history, cut, "ts"), "live is a batch DataFrame"),
-        (lambda: sj.backfill(live, live, cut, "ts"), "history is no batch DataFrame"),
+        (lambda: sj.backfill(live, live, cut, "ts"), "history is not a batch DataFrame"),
         (lambda: sj.backfill(history.drop("v"), live, cut, "ts"), "the history has no column 'v'"),
         (lambda: sj.backfill(history.select("*", "v"), live, cut, "ts"), "the history has several columns 'v'"),
         (lambda: sj.backfill(history.withColumn("v", F.lit("x")), live, cut, "ts"), "of type string in the history"),
@@ -340,7 +340,7 @@ def test_a_substream_is_the_same_in_another_time_zone(spark: SparkSession) -> No
         spark.conf.set("spark.sql.session.timeZone", before)
 
 
-def test_a_seam_is_of_the_columns_that_have_found_it() -> None:
+def test_a_seam_belongs_to_the_columns_that_found_it() -> None:
     of: Any = None
     by_offsets, by_time = Seam({"x/": 1}, None, [], ["a", "offset"], "ts"), Seam(None, 5, [], [], "ts")
     by_commits, table = replace(by_offsets, version="q/results:-1:7"), written_in(of, "files", "x")

@@ -89,7 +89,7 @@ def test_spark_connect_is_refused_at_every_entry(spark: SparkSession) -> None:
         ("named_struct('at', timestamp'2026-01-01 00:00:00')", 'F.col("ts.at")'),
     ],
 )
-def test_what_makes_a_timestamp_of_another_type_is_said_and_works(spark: SparkSession, made: str, advice: str) -> None:
+def test_the_conversion_to_a_timestamp_is_named_and_works(spark: SparkSession, made: str, advice: str) -> None:
     rows = sj.stream(spark.sql(f"SELECT {made} AS ts"))
     for refused in (
         lambda: rows.withWatermark("ts", "1 minute"),
@@ -194,7 +194,7 @@ def test_a_missing_column_in_an_aggregate_is_named(watermarked: Stream) -> None:
         watermarked.groupBy(sj.window("ts", "1 minute")).agg(J.top_n("w", 1))
 
 
-def test_a_constant_that_is_no_column_is_refused(events: Stream) -> None:
+def test_a_constant_that_is_not_a_column_is_refused(events: Stream) -> None:
     constants: list[Any] = [5, "k"]
     for constant in constants:
         with pytest.raises(sj.AnalysisError, match=r"withColumn: 'x' is given .*, not a Column. Give F.col\(…\)"):
@@ -390,7 +390,7 @@ def settled(writer: StreamWriter) -> StreamWriter:
         (lambda r, e, s: table(s, "a").option("deadLettersRetention", "7d").start(), "needs deadLettersPath, whose"),
         (
             lambda r, e, s: table(s, "a").outputMode("complete").start(),
-            '"complete" is of the results of an aggregation',
+            '"complete" is for the results of an aggregation',
         ),
         (lambda r, e, s: sj.start(table(r, "a"), lateRows=table(s, "b")), "lateRows=… takes writers of late rows"),
         (lambda r, e, s: sj.start(table(r, "a"), table(e, "b")), "before withWatermark.*Write both from what"),
@@ -424,7 +424,7 @@ def test_a_substream_of_a_query_without_windows_cannot_be_retired(events: Stream
 
 
 def own_gaps(stream: Stream) -> WindowedStream:
-    """Sessions whose rows have gaps of their own."""
+    """Sessions whose rows have their own gaps."""
     gap = F.expr("if(k = 'a', interval '5' second, interval '9' second)")
     return stream.groupBy(sj.session_window("ts", gap)).count()
 

@@ -142,7 +142,7 @@ def test_what_cannot_be_compared_is_refused(spark: SparkSession, tmp_path: Path)
         sj.diff(one, one.limit(1), keys=["k"])
     with pytest.raises(AnalysisError, match=r'keys: rows: .kk. is not a column of both: did you mean "k"\?'):
         sj.diff(one, one, keys=["kk"])
-    with pytest.raises(AnalysisError, match=r"keys: .late. is no output. Known: rows"):
+    with pytest.raises(AnalysisError, match=r"keys: .late. is not an output. Known: rows"):
         sj.diff(one, one, keys={"late": ["k"]})
     with pytest.raises(AnalysisError, match="two columns are called 'k'"):
         sj.diff(one.select("k", "k"), one)
@@ -157,9 +157,9 @@ def test_what_cannot_be_compared_is_refused(spark: SparkSession, tmp_path: Path)
     with pytest.raises(AnalysisError, match="the columns of differences are called _change too"):
         sj.diff(one.toDF("k", "_Change"), one)
     for keys in (3, [None], {"rows": 3}):
-        with pytest.raises(AnalysisError, match="is no column and no list of columns"):
+        with pytest.raises(AnalysisError, match="is neither a column nor a list of columns"):
             sj.diff(one, one, keys=cast("Any", keys))
-    with pytest.raises(AnalysisError, match=r"toDF: 'late' is no output\. Known: rows"):
+    with pytest.raises(AnalysisError, match=r"toDF: 'late' is not an output\. Known: rows"):
         sj.diff(one, one).toDF("late")
     stream = spark.readStream.format("rate").load()
     with pytest.raises(AnalysisError, match="this is a stream"):
@@ -167,7 +167,7 @@ def test_what_cannot_be_compared_is_refused(spark: SparkSession, tmp_path: Path)
     with pytest.raises(AnalysisError, match="has no output of a query"):
         sj.diff(one, tmp_path)
     wrong: Any = 5
-    with pytest.raises(AnalysisError, match="new: 5 is no DataFrame, fork or directory"):
+    with pytest.raises(AnalysisError, match="new: 5 is not a DataFrame, fork or directory"):
         sj.diff(one, wrong)
 
 

@@ -111,9 +111,9 @@ def test_what_a_fork_cannot_be_made_of_is_refused(
         sj.fork(home, at="before", to="grid://127.0.0.1:1/fork")
     fork = sj.fork(home, at="before", to=tmp_path / "fork")
     query.snapshot("other")
-    with pytest.raises(AnalysisError, match=r'was forked from record \d, "before", of query .* a place of its own'):
+    with pytest.raises(AnalysisError, match=r'was forked from record \d, "before", of query .* its own place'):
         sj.fork(home, at="other", to=tmp_path / "fork")
-    with pytest.raises(AnalysisError, match=r"has records of query .* Give the fork a place of its own"):
+    with pytest.raises(AnalysisError, match=r"has records of query .* Give the fork its own place"):
         sj.fork(home, at="before", to=home)
     wrong: Any = None
     for arguments in ({"at": wrong, "to": "x"}, {"at": "before", "to": wrong}):
@@ -140,7 +140,7 @@ def test_what_a_fork_cannot_be_made_of_is_refused(
         fork.start(queue.groupBy("queue").count().writeStream.outputMode("update").format("noop"))
 
 
-def test_a_place_that_the_query_writes_to_is_none_of_a_fork(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_fork_takes_no_place_that_the_query_writes_to(spark: SparkSession, tmp_path: Path) -> None:
     feed, home, data = fed(tmp_path), str(tmp_path / "home"), tmp_path / "data"
     [into] = writers(spark, feed, tmp_path)
     query = into.option("path", data / "results").option("checkpointLocation", home).start()

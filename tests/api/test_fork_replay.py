@@ -51,7 +51,7 @@ def records(home: Path) -> dict[int, Record]:
 
 
 def course(home: Path) -> dict[int, Any]:
-    """What must be the same of each epoch: the clock, the batch, and what has become of watermarks and state."""
+    """The parts of each epoch that must be the same: clock, batch, watermarks and state."""
     return {
         epoch: (
             *(record.kind, record.clock, None if record.spark is None else record.spark.batch, record.watermarks),
@@ -119,7 +119,7 @@ def dying(at: EpochPhase, epoch: int) -> Callable[[EpochPhase, int], None]:
 
 
 @pytest.mark.crash
-def test_a_replay_comes_to_what_the_query_has_come_to(spark: SparkSession, life: Life, tmp_path: Path) -> None:
+def test_a_replay_arrives_where_the_query_is(spark: SparkSession, life: Life, tmp_path: Path) -> None:
     place, feed, between = life
     home, clock = place / "home", sj.ManualClock(START * SECOND)
     wanted = course(home)
@@ -157,7 +157,7 @@ def test_a_replay_comes_to_what_the_query_has_come_to(spark: SparkSession, life:
         fork.replay(writer(spark, feed, place, clock))
 
 
-def test_other_code_has_the_same_batches_and_watermarks_of_its_own(
+def test_other_code_has_the_same_batches_and_its_own_watermarks(
     spark: SparkSession, life: Life, tmp_path: Path
 ) -> None:
     place, feed, _ = life
@@ -231,5 +231,5 @@ def test_what_cannot_be_replayed_is_refused(spark: SparkSession, tmp_path: Path)
     with pytest.raises(RecoveryError, match='are gone from the home of the query, as its pin "before" was removed'):
         fork.replay(rows_of("out"))
     joined: Any = SimpleNamespace(tables=[MapTable(spark.range(1), [])])
-    with pytest.raises(AnalysisError, match="joins a map of a grid, whose versions of then are gone"):
+    with pytest.raises(AnalysisError, match="joins a map of a grid, whose versions of that time are gone"):
         check_rerun(joined)

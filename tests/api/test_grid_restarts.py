@@ -75,7 +75,7 @@ def test_members_are_restarted_one_by_one_under_a_query(spark: SparkSession, tmp
 @pytest.mark.crash
 @pytest.mark.long
 @pytest.mark.timeout(600)
-def test_a_query_goes_on_in_the_same_driver_and_workers_after_its_grid_was_formed_anew(
+def test_a_query_goes_on_in_the_same_driver_and_workers_after_its_grid_was_re_formed(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     feed = Feed(tmp_path / "in")

@@ -104,7 +104,7 @@ def test_what_takes_a_dataframe_is_told_that_it_got_a_stream(spark: SparkSession
         lambda: model.transform(stream),  # type: ignore[arg-type]
     ):
         with pytest.raises(
-            AttributeError, match=r"Stream has no '_jdf'. What you called takes a DataFrame.*b.join\(a\)"
+            AttributeError, match=r"Stream has no '_jdf'. What you called takes one of Spark's DataFrames.*b.join\(a\)"
         ):
             called()
     assert not hasattr(stream, "_jdf")
@@ -118,7 +118,7 @@ def test_views_observed_rows_samples_and_totals_are_to_be_had_as_it_says(spark: 
     sold = spark.range(100).selectExpr("id", "id % 2 AS a", "id % 3 AS b", "id AS n")
     stream = sj.stream(sold)
     for name, says in {
-        "createOrReplaceTempView": r"Create it of the one that sj.stream\(…\) is given",
+        "createOrReplaceTempView": r"Create it from the one that sj.stream\(…\) is given",
         "observe": r"Observe the DataFrame before sj.stream\(…\)",
         "sample": r"where\(F.rand\(\) < 0.1\)",
         "rollup": r"groupBy\(\"a\", \"b\"\)",

@@ -1,4 +1,4 @@
-"""What Spark would take from hidden columns and from the reading task: ``*`` in every place, metadata, file names."""
+"""Values that Spark takes from hidden columns and the reading task: ``*`` in every place, metadata, file names."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_a_star_in_an_expression_is_the_users_columns(whole: DataFrame, names: t
         assert sorted(map(str, driver.results(number))) == sorted(map(str, expected.collect())), name
 
 
-def test_a_star_is_of_the_table_that_it_names_where_two_have_a_column(whole: DataFrame) -> None:
+def test_a_star_belongs_to_the_table_that_it_names_where_two_have_a_column(whole: DataFrame) -> None:
     table = whole.selectExpr("k", "id + 1 AS more").alias("t")
 
     def joined(rows: Any) -> Any:

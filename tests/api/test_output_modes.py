@@ -56,10 +56,10 @@ def to(result: Any, mode: str, sink: str = "noop", **options: object) -> None:
 @pytest.mark.parametrize(
     ("start", "named"),
     [
-        (lambda s: to(keys(s), "append"), r'"append" is of rows that are final.*outputMode\("update"\).*F.window'),
-        (lambda s: to(unmarked(s), "append"), r'"append" is of rows that are final.*withWatermark'),
+        (lambda s: to(keys(s), "append"), r'"append" is for rows that are final.*outputMode\("update"\).*F.window'),
+        (lambda s: to(unmarked(s), "append"), r'"append" is for rows that are final.*withWatermark'),
         (lambda s: to(keys(s), "new"), 'there is no mode "new"'),
-        (lambda s: to(s, "complete"), '"complete" is of the results of an aggregation'),
+        (lambda s: to(s, "complete"), '"complete" is for the results of an aggregation'),
         (lambda s: to(sessions(s), "complete"), "fixed length only, not with sessions"),
         (
             lambda s: sj.start(

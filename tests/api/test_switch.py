@@ -205,7 +205,7 @@ def test_a_crash_after_the_switch_leaves_no_gap_and_nothing_twice(
     pair.close()
 
 
-def test_late_rows_are_of_the_query_of_their_window(spark: SparkSession, tmp_path: Path) -> None:
+def test_late_rows_belong_to_the_query_of_their_window(spark: SparkSession, tmp_path: Path) -> None:
     def with_late(stream: Any) -> Any:
         windows = tens(stream).agg(F.sum("v").alias("v"))
         return [windows, windows.lateRows]
@@ -333,7 +333,7 @@ def test_a_new_query_is_held_until_then_whoever_starts_it(spark: SparkSession, t
     # The old one is dead: what it has published is known.
     pair.old.close()
     assert pair.switch() == 20
-    # Nothing arrives any more, and what was held is published.
+    # Nothing more arrives, and what was held is published.
     pair.new.stop()
     assert pair.new.engine.record.after.at is not None
     sinks: list[Any] = [*pair.new.sinks]
@@ -374,7 +374,7 @@ def test_windows_that_change_while_the_switch_is_decided_are_refused(spark: Spar
 
 
 def test_a_border_stays_when_the_old_home_is_set_back(spark: SparkSession, tmp_path: Path) -> None:
-    """The home of the old query is lost, and restored from a copy of before the switch."""
+    """The home of the old query is lost, and restored from a copy from before the switch."""
     pair = Pair(spark, tmp_path)
     pair.process(row(1), row(25))
     shutil.copytree(tmp_path / "old", tmp_path / "copy")

@@ -87,7 +87,7 @@ def test_a_trigger_that_is_not_supported_names_what_to_use(
         (lambda w: w.foreachBatch(5), "foreachBatch: 5 is not a function.*rows, epoch"),
     ],
 )
-def test_what_is_of_a_wrong_type_is_refused_at_its_line(
+def test_a_wrong_type_is_refused_at_its_line(
     writer: StreamWriter, change: Callable[[StreamWriter], object], named: str
 ) -> None:
     with pytest.raises(sj.AnalysisError, match=named):

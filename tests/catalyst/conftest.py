@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 @pytest.fixture
 def session(spark: SparkSession) -> SparkSession:
-    """A session of its own without adaptive execution, as that of a query."""
+    """A separate session without adaptive execution, as that of a query."""
     own = spark.newSession()
     own.conf.set("spark.sql.adaptive.enabled", "false")
     own.conf.set("spark.sql.shuffle.partitions", "2")

@@ -59,7 +59,7 @@ DONE_BEFORE: dict[str, Callable[[DataFrame], DataFrame]] = {
 
 
 def sent_away(rows: Any, method: str) -> str | None:
-    """What the refusal of a method says; None if there is such a method."""
+    """The message that refuses a method; None if the method exists."""
     try:
         getattr(rows, method)
     except AttributeError as error:
@@ -83,7 +83,7 @@ def test_every_method_of_a_dataframe_has_a_way_out(stream: Stream, results: Wind
         assert not [method for method in METHODS if BEFORE in (sent_away(rows, method) or "")]
 
 
-def test_what_is_refused_before_the_stream_is_not_sent_behind_it_to_be_sent_back(stream: Stream) -> None:
+def test_what_is_refused_before_the_stream_is_not_sent_after_it_to_be_sent_back(stream: Stream) -> None:
     """A way out names methods of the stream only where the stream has them."""
     assert stream.withWatermark
     assert stream.groupBy

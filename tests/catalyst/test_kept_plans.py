@@ -136,7 +136,7 @@ def test_with_adaptive_execution_everything_is_planned_each_time(session: SparkS
     assert build.built == 2
 
 
-def test_what_is_no_table_is_planned_each_time(session: SparkSession) -> None:
+def test_what_is_not_a_table_is_planned_each_time(session: SparkSession) -> None:
     kept, build = KeptPlans(), Sums()
     numbers = session.range(10).selectExpr("id AS digit", "id AS n")
     for _ in range(2):

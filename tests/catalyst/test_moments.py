@@ -89,7 +89,7 @@ def rows(frame: DataFrame) -> list[Any]:
     return [tuple(row) for row in frame.collect()]
 
 
-def test_seeds_are_of_the_epoch_and_its_alone(session: SparkSession) -> None:
+def test_seeds_are_the_epochs_alone(session: SparkSession) -> None:
     frame = session.range(5).select(
         *(F.expr(sql).alias(name) for name, sql in SEEDED.items()), F.rand(7).alias("given")
     )
@@ -109,7 +109,7 @@ def test_equal_expressions_stay_equal_and_others_do_not_become_so(session: Spark
         assert first == second != third
 
 
-def test_rows_that_are_persisted_are_not_computed_anew(session: SparkSession) -> None:
+def test_persisted_rows_are_not_computed_again(session: SparkSession) -> None:
     moment = Moment("query/1")
     held = moment.of(session.range(5).withColumn("x", F.rand()), "held").persist()
     try:

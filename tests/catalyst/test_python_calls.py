@@ -1,4 +1,4 @@
-"""Python functions behind divert(…): what one raises for a row is a failure of that row, whatever kind it is of."""
+"""Python functions after divert(…): what one raises for a row is a failure of that row, whatever kind it is of."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ COUNT = 1_000
 
 
 def number(text: str, times: int = 1) -> int:
-    """What each of the functions computes; raises a ValueError for what is no number."""
+    """The value that each of the functions computes; raises a ValueError for a text that is not a number."""
     return int(text) * times
 
 

@@ -23,7 +23,7 @@ COMPACTED = "spark.sql.streaming.fileSource.log.compactInterval"
 
 
 class Batches:
-    """What Spark's own query has given to ``foreachBatch``, and where each batch began and ended."""
+    """The batches that Spark's own query has passed to ``foreachBatch``, and where each began and ended."""
 
     def __init__(self, source: DataFrame, place: Path) -> None:
         self.checkpoint = place / "checkpoint"

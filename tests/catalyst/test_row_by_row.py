@@ -1,4 +1,4 @@
-"""What Spark computes row by row may come before a stream; what keeps state, or depends on batches, may not."""
+"""Steps that Spark computes row by row may come before a stream; steps with state or that depend on batches may not."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ def test_state_and_results_by_batch_are_refused(
 def test_a_node_that_is_on_no_list_is_refused_by_its_name(df: DataFrame) -> None:
     batch = static(df).select("k", F.current_timestamp().alias("at"))
     joined = df._joinAsOf(batch, "ts", "at", on="k", how="left")  # type: ignore[operator]
-    with pytest.raises(sj.AnalysisError, match=r"contains AsOfJoin, which is not known.*query of its own"):
+    with pytest.raises(sj.AnalysisError, match=r"contains AsOfJoin, which is not known.*separate Spark query"):
         sj.stream(joined)
     assert not ROW_BY_ROW & REFUSED.keys()
 

@@ -103,7 +103,7 @@ def test_each_partition_by_itself_adds_up_to_the_whole(numbers: DataFrame) -> No
     assert added == dict(map(tuple, build(numbers).collect()))
 
 
-def test_tables_by_other_keys_are_of_another_kind_however_little_of_a_plan_is_shown(numbers: DataFrame) -> None:
+def test_tables_by_other_keys_differ_however_little_of_a_plan_is_shown(numbers: DataFrame) -> None:
     numbers.sparkSession.conf.set("spark.sql.debug.maxToStringFields", 1)
     partitioned = [("a", "b"), ("a", "id"), ("a", "b"), ("b", "a")]
     tables = [table_of(numbers.repartition(PARTITIONS, *keys).localCheckpoint()) for keys in partitioned]

@@ -38,7 +38,7 @@ spark.stop()
 
 
 def test_the_link_follows_the_page() -> None:
-    """In a process of its own: the session of the tests has no UI."""
+    """In its own process: the session of the tests has no UI."""
     ended = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr
 

@@ -63,7 +63,7 @@ def test_expressions_are_judged_in_the_order_in_which_they_are_written(spark: Sp
     assert sorted(row.ts for row in found.deadLetters.toDF().collect()) == bad
 
 
-def test_what_was_said_is_known_behind_a_repartition_and_shows_no_constants(spark: SparkSession) -> None:
+def test_what_was_said_is_known_after_a_repartition_and_shows_no_constants(spark: SparkSession) -> None:
     given = spark.createDataFrame(GIVEN, SCHEMA)
     # Columns may be named by an alias from before divert, or by the DataFrame.
     diverted = sj.stream(given).alias("s").divert(errors=True).repartition(2).hint("rebalance")
@@ -106,7 +106,7 @@ def test_what_was_said_has_an_end_and_no_text_of_the_query(spark: SparkSession) 
     assert "geheim" not in str(short)
 
 
-def test_constants_that_raise_are_no_matter_for_rows_that_are_dropped(spark: SparkSession) -> None:
+def test_constants_that_raise_do_not_matter_for_rows_that_are_dropped(spark: SparkSession) -> None:
     found = sj.stream(spark.createDataFrame(GIVEN, SCHEMA)).divert(errors=True)
     assert found.where("ts = '7'").selectExpr("CAST('x' AS INT) AS n").deadLetters.toDF().collect() == []
     failed = found.where("k = 'c'").selectExpr("CAST('x' AS INT) AS n").deadLetters.toDF().collect()
@@ -143,7 +143,7 @@ PLACES: dict[str, Callable[[sj.Stream], sj.Stream]] = {
     "element": lambda s: s.selectExpr("*", "array(1)[IF(element = 'x', 1, 0)] AS n4"),
     "python": lambda s: s.withColumn("n5", UserDefinedFunction(number, "int")("python")),
 }
-"""What may fail for a row, each with a column of its own, which is bad in one row."""
+"""Expressions that may fail for a row, each with its own column, which is bad in one row."""
 
 
 def test_one_row_of_ten_thousand_fails_at_each_place(spark: SparkSession) -> None:

@@ -58,10 +58,10 @@ def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]
             ("txns", "home", "--settle", "--refused", "b"),
             "sparkjet txns: Invalid value: --settle and --refused exclude",
         ),
-        (("grid", "reform", "127.0.0.1:1"), "sparkjet grid reform: Invalid value: Say --others-are-dead"),
+        (("grid", "reform", "127.0.0.1:1"), "sparkjet grid reform: Invalid value: Pass --others-are-dead"),
     ],
 )
-def test_what_is_no_command_gets_one_line(
+def test_what_is_not_a_command_gets_one_line(
     arguments: tuple[str, ...], told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(arguments) == NOT_UNDERSTOOD

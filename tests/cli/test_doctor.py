@@ -141,7 +141,7 @@ def test_what_does_not_work_on_a_platform_is_named(monkeypatch: pytest.MonkeyPat
 def test_a_home_is_tried_and_nothing_stays(tmp_path: Path) -> None:
     place = tmp_path / "not yet" / "there"
     found = list(home(str(place), []))
-    assert found[0] == Finding("home", OK, f"of two writers of one file one wins in {place}")
+    assert found[0] == Finding("home", OK, f"of two writers of one file, one wins in {place}")
     assert {each.verdict for each in found} <= {OK, ADVICE}
     assert list(tmp_path.iterdir()) == []
 
@@ -153,7 +153,7 @@ def test_a_server_and_one_that_is_not_there(postgres_dsn: str) -> None:
     assert (found.verdict, "secret" in str(found)) == (BAD, False)
 
 
-def test_what_is_no_connection_string_is_not_quoted() -> None:
+def test_what_is_not_a_connection_string_is_not_quoted() -> None:
     with pytest.raises(AnalysisError, match="not a PostgreSQL connection string") as refused:
         list(postgres("postgresql//me:secret@127.0.0.1/db"))
     assert "secret" not in str(refused.value)

@@ -28,7 +28,7 @@ def test_sizes_have_units(text: str, size: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "0", "-1", "2x", "1.5g", "g"])
-def test_what_is_no_size_is_refused(text: str) -> None:
+def test_what_is_not_a_size_is_refused(text: str) -> None:
     with pytest.raises(AnalysisError, match=r"--max-memory: .* is not a size such as 512m"):
         size_of(text, "--max-memory")
 
@@ -55,7 +55,7 @@ def test_wrong_options_are_refused_before_anything_starts(
     assert told in capsys.readouterr().err
 
 
-def test_who_is_to_join_nobody_founds_no_other_grid(token: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_member_that_can_join_nobody_founds_no_other_grid(token: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """As with --join "$MEMBERS", of a variable that is not set."""
     assert main(["grid", "start", "--token-file", str(token), "--port", "0", "--join", ""]) == 1
     assert '--join: "" is not host:port of a member' in capsys.readouterr().err
@@ -115,7 +115,7 @@ def test_nobody_joins_who_is_alone_or_has_another_token(tmp_path: Path, token: P
     with MemberProcess(tmp_path, token) as alone:
         joining = MemberProcess(tmp_path, token, ("--join", alone.address)).begin()
         assert joining.ended() == 1
-        assert "is a grid of one member forever (--alone): none can join" in joining.output
+        assert "is a grid of one member forever (--alone): no other can join" in joining.output
         create_token(tmp_path / "other")
         stranger = MemberProcess(tmp_path, tmp_path / "other", ("--join", alone.address)).begin()
         assert stranger.ended() == 1

@@ -38,7 +38,7 @@ class Places:
     token: Path
 
     def grid(self, count: int = 1, lease: float = 20.0) -> Grid:
-        """A grid of its own, with the token of all."""
+        """A separate grid, with the token of all."""
         number = len(list(self.folder.iterdir()))
         folder = self.folder / str(number)
         folder.mkdir()
@@ -111,7 +111,7 @@ WRONG: dict[str, Case] = {
     "nobody listens at ::1": (Places.six, 1, "does not answer"),
     "somebody else listens": (Places.silent, 1, "does not answer"),
 }
-"""What is refused wherever a member is named."""
+"""Addresses that are refused wherever a member is named."""
 LONG = {"no name", "nobody listens", "nobody listens at 127.0.0.2", "nobody listens at ::1", "somebody else listens"}
 """Who joins waits for half a minute for a member that does not answer: it may be starting as well."""
 COMMANDS: dict[str, tuple[str, Callable[[str], list[str]], dict[str, Case]]] = {

@@ -78,7 +78,7 @@ def test_journals_are_listed_and_shown_by_status(grid: Grid, capsys: pytest.Capt
         ("read", "/order", [], 'no journal "order"; did you mean "orders"'),
         ("ls", "/orders", [], "names a journal. Name only the grid"),
         ("read", "", [], '"" is not a name of a journal'),
-        ("read", "/orders", ["--limit", "-1"], "--limit: -1 is no number of rows"),
+        ("read", "/orders", ["--limit", "-1"], "--limit: -1 is not a number of rows"),
         ("read", "/orders", ["--offset", "1"], "--offset: 1 is of one partition, from 0. Name it with --partition"),
         ("read", "/orders", ["--partition", "7"], "--partition: there are 4, from 0, and no 7"),
         (
@@ -131,7 +131,7 @@ def test_rows_of_any_year_are_shown() -> None:
     ]
 
 
-def test_text_that_is_no_utf8_is_shown_as_bytes() -> None:
+def test_text_that_is_not_utf8_is_shown_as_bytes() -> None:
     texts = pa.array([b"a", b"\xff"]).cast(pa.string(), safe=False)
     late = pa.array([253_402_300_800_000_000] * 2, pa.timestamp("us", "UTC"))
     assert [row["s"] for row in listed(pa.record_batch({"s": texts, "ts": late}))] == [b"a", b"\xff"]

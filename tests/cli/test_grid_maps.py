@@ -64,7 +64,7 @@ def test_maps_are_listed_and_shown_by_status(grid: Grid, capsys: pytest.CaptureF
     status += ["--token-file", str(grid.access.token_file)]
     with Map("", "shown", client=grid.client()).held():
         writer.write(2, {"b": None})
-        # An epoch that is not visible any more, but held.
+        # An epoch that is no longer visible, but held.
         for epoch in (3, 4):
             writer.write(epoch, {})
         assert run(grid, "ls", "", "--json") == 0
@@ -99,7 +99,7 @@ def test_maps_are_listed_and_shown_by_status(grid: Grid, capsys: pytest.CaptureF
         ("ls", "/orders", [], "names a map. Name only the grid"),
         ("get", "", ["a"], '"" is not a name of a map'),
         ("scan", "/orders", ["--columns", "n, m"], "the map has no 'm'"),
-        ("scan", "/orders", ["--limit", "-1"], "--limit: -1 is no number of rows"),
+        ("scan", "/orders", ["--limit", "-1"], "--limit: -1 is not a number of rows"),
     ],
 )
 def test_what_is_wrong_is_named(
@@ -110,11 +110,11 @@ def test_what_is_wrong_is_named(
 
 
 @pytest.mark.parametrize("text", ['"ab"', '{"a": 1, "b": 2}', '["a", null]', '["a"]', "a", "null"])
-def test_what_is_no_list_of_values_is_no_key(text: str) -> None:
+def test_what_is_not_a_list_of_values_is_not_a_key(text: str) -> None:
     class OfTwoTexts:
         keys, kinds = ("k", "l"), ("text", "text")
 
-    with pytest.raises(AnalysisError, match=r"is no key of this map, which has k \(text\), l \(text\)"):
+    with pytest.raises(AnalysisError, match=r"is not a key of this map, which has k \(text\), l \(text\)"):
         _key(text, OfTwoTexts())  # type: ignore[arg-type]
 
 

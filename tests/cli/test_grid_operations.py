@@ -54,7 +54,7 @@ def test_members_listen_where_they_were_told(tmp_path: Path, token: Path) -> Non
             client.close()
 
 
-def test_a_grid_that_has_its_majority_is_not_formed_anew(
+def test_a_grid_that_has_its_majority_is_not_re_formed(
     tmp_path: Path, token: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with MemberProcess(tmp_path, token) as member:
@@ -62,12 +62,12 @@ def test_a_grid_that_has_its_majority_is_not_formed_anew(
         assert "has its majority" in capsys.readouterr().err
 
 
-def test_who_forms_a_grid_anew_has_to_say_that_the_others_are_dead(token: Path) -> None:
+def test_to_re_form_a_grid_is_to_say_that_the_others_are_dead(token: Path) -> None:
     assert main(["grid", "reform", "127.0.0.1:5710", "--token-file", str(token)]) == 2
 
 
 @pytest.mark.crash
-def test_survivors_go_on_after_the_operator_has_formed_them_anew(
+def test_survivors_go_on_after_the_operator_has_re_formed_them(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with GridProcesses(tmp_path, 3, backup_count=2) as grid:

@@ -1,4 +1,4 @@
-"""What ``grid status`` prints."""
+"""The output of ``grid status``."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_the_report_says_how_many_members_may_be_lost_and_what_limits_it() -> No
 
 
 def told_of(found: dict[str, Status | GridError]) -> str:
-    """What is said of further losses."""
+    """The line about further losses."""
     [told] = [line for line in report(found) if "may be lost" in line]
     return told
 
@@ -80,7 +80,7 @@ def test_voters_that_are_gone_and_not_yet_replaced_do_not_count() -> None:
     assert told_of(found).startswith("3 voters, of which 2 answer; 0 more members may be lost at once")
 
 
-def test_who_does_not_answer_is_not_counted_on() -> None:
+def test_a_silent_member_is_not_counted_on() -> None:
     state = cluster_of_three()
     found: dict[str, Status | GridError] = {id_: status_of(id_, state, "1", "2", "3") for id_ in "13"}
     found["2"] = UnreachableError("no")
@@ -97,7 +97,7 @@ def test_a_grid_that_is_frozen_has_nothing_to_spare() -> None:
     assert "FROZEN" in "\n".join(report(found))
 
 
-def test_who_is_cut_off_does_not_tell_how_the_others_are() -> None:
+def test_a_member_that_is_cut_off_does_not_tell_how_the_others_are() -> None:
     state = cluster_of_three()
     found: dict[str, Status | GridError] = {
         "1": status_of("1", state, "1", frozen=True),

@@ -48,7 +48,7 @@ def test_without_restart_its_status_is_handed_on(tmp_path: Path) -> None:
     assert supervise([sys.executable, "-c", "import os; os.kill(os.getpid(), 9)"], None) == 137
 
 
-def test_pauses_grow_and_begin_anew_after_a_long_run() -> None:
+def test_pauses_grow_and_start_over_after_a_long_run() -> None:
     backoff, pauses = Backoff(first=1, longest=5, healthy=100), [1.0]
     for ran in (1, 1, 1, 100, 1):
         pauses.append(backoff.after(pauses[-1], ran))

@@ -218,13 +218,13 @@ def test_the_token_goes_to_the_page_and_nowhere_else(
 @pytest.mark.parametrize(
     "address", ["http://127.0.0.1:port/", "http://[::1/#token=secret", "http://[::1/?token=secret", "http:///"]
 )
-def test_what_is_no_address_is_refused(address: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_not_an_address_is_refused(address: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["top", address, "--json"]) == 1
     error = capsys.readouterr().err
     assert ("Pass what query.page() prints" in error, "secret" in error) == (True, False)
 
 
-def test_what_is_no_home_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_not_a_home_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for command in ("top", "page"):
         assert main([command, str(tmp_path)]) == 1
         assert "contains no record of a query" in capsys.readouterr().err
@@ -277,7 +277,7 @@ def test_letters_that_the_terminal_does_not_have_are_escaped(home: Path) -> None
     assert (ended.returncode, b"\\u201ca\\u201d holds the stream back" in ended.stdout) == (0, True), ended.stderr
 
 
-def test_another_server_is_no_page(capsys: pytest.CaptureFixture[str]) -> None:
+def test_another_server_is_not_a_page(capsys: pytest.CaptureFixture[str]) -> None:
     class Answers(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             self.send_response(200)

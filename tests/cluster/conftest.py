@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def private(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory of which each worker, and each driver, sees an empty one of its own."""
+    """A directory of which each worker, and each driver, sees its own empty one."""
     return tmp_path_factory.mktemp("private")
 
 

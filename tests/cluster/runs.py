@@ -67,7 +67,7 @@ def windows_of(rows: list[tuple[int, str, int]]) -> Counter[tuple[int, str, int,
 
 
 class Run:
-    """One query from its first start to its end, through any number of drivers, each on a machine of its own.
+    """One query from its first start to its end, through any number of drivers, each on its own machine.
 
     Args:
         cluster: Where it runs.
@@ -168,7 +168,7 @@ class Run:
 
     @property
     def log(self) -> str:
-        """What the drivers have logged."""
+        """The drivers' logs."""
         return self._log.read_text(errors="replace")
 
     @property

@@ -126,7 +126,7 @@ def test_the_driver_with_everything_on_s3(on_s3: Run, phase: str) -> None:
 
 @pytest.mark.long
 def test_java_goes_missing_on_one_machine(cluster: SparkCluster, run: Run) -> None:
-    """Spark cannot start an executor there any more: the query goes on with those of the other machine."""
+    """Spark cannot start an executor there: the query goes on with those of the other machine."""
     machine, found = cluster.workers[0], shutil.which(java())
     assert found is not None
     place = Path(found).resolve().parents[1]

@@ -47,7 +47,7 @@ def split(text: str, separators: str) -> list[str]:
 def tokens(text: str) -> list[str]:
     """The tokens of a cell, separated by blanks, semicolons or ``<br>``; bare parentheses contain a comment.
 
-    An arrow is a token of its own, an equals sign part of one.
+    An arrow is its own token, an equals sign part of one.
 
     >>> tokens("@5 ev(0,100)->w(97)<br>cur = 5 ; late=1 (one partial, however many events)")
     ['@5', 'ev(0,100)', '->', 'w(97)', 'cur=5', 'late=1']

@@ -22,7 +22,7 @@ from sparkjet.time import (
 from tests.conformance.notation import Call, call, integer
 from tests.conformance.verdicts import NotationError
 
-_POLICIES: dict[str, Callable[..., PolicySettings]] = {
+_POLICY_NAMES: dict[str, Callable[..., PolicySettings]] = {
     "limitinglag": LimitingLag,
     "withfixedlag": LimitingLag,
     "limitinglaganddelay": LimitingLagAndDelay,
@@ -72,7 +72,7 @@ def setting_call(text: str) -> Call | None:
     ('lag 2', 'lull 3')
     """
     name, bracket, rest = _REMARK.sub("", text).strip().partition("(")
-    if plain(name) not in _POLICIES.keys() | _THROTTLES.keys() | {HISTORY}:
+    if plain(name) not in _POLICY_NAMES.keys() | _THROTTLES.keys() | {HISTORY}:
         return None
     return call(f"{plain(name)}({rest}" if bracket else f"{plain(name)}()")
 
@@ -102,7 +102,7 @@ def policy(setting: Call) -> PolicySettings | None:
     >>> policy(setting_call("limiting_lag_and_delay(8, 8, 8 samples)"))
     LimitingLagAndDelay(lag=8, delay=8, samples=8)
     """
-    return _made(_POLICIES, setting)
+    return _made(_POLICY_NAMES, setting)
 
 
 def throttle(setting: Call) -> Throttle | None:

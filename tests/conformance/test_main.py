@@ -48,7 +48,7 @@ def test_a_file_that_cannot_be_read_has_failed(tmp_path: Path, capsys: pytest.Ca
     assert out[-1] == "1 passed, 2 failed, 0 skipped"
 
 
-def test_bytes_that_are_no_text_do_not_stop_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bytes_that_are_not_text_do_not_stop_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "bytes.md"
     path.write_bytes(b"\xff\xfe\n" + GOOD.encode() + b"| F2 | \xff | | |\n")
     assert main([str(path)]) == 1

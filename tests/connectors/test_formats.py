@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import grimp
 import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql.datasource import DataSource, DataSourceRegistration, SimpleDataSourceStreamReader
@@ -13,6 +15,7 @@ from pyspark.sql.datasource import DataSource, DataSourceRegistration, SimpleDat
 import sparkjet as sj
 from sparkjet.connectors import formats, spark_formats
 from sparkjet.options import OUTPUT_OPTIONS, QUERY_OPTIONS, Options
+from sparkjet.storage.shipping import GRID_PACKAGES
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,14 +28,28 @@ def test_a_source_is_registered_under_its_name_and_a_format_named_once() -> None
 
 
 @pytest.mark.parametrize("name", formats.SINKS)
-def test_each_option_is_described_in_a_sentence_and_is_no_option_of_every_output(name: str) -> None:
+def test_each_option_is_described_in_a_sentence_and_is_not_one_of_every_output(name: str) -> None:
     options = formats.SINKS[name].options
     assert [each.name for each in options if not each.meaning.endswith(".")] == []
     names = [each.name.lower() for each in (*options, *QUERY_OPTIONS, *OUTPUT_OPTIONS)]
     assert len(set(names)) == len(names)
 
 
-def test_files_get_what_is_of_sparks_writer_alone() -> None:
+@pytest.mark.parametrize(
+    ("needed", "reader"),
+    [
+        (GRID_PACKAGES, "map_store"),
+        (formats.SOURCES["sparkjet-grid-journal"].known.packages, "journal_reader"),  # type: ignore[union-attr]
+    ],
+    ids=["sinks", "journals"],
+)
+def test_executors_are_asked_for_all_that_the_grid_imports_there(needed: dict[str, str], reader: str) -> None:
+    graph = grimp.build_graph("sparkjet_grid", include_external_packages=True, exclude_type_checking_imports=True)
+    imported = {each.partition(".")[0] for each in graph.find_upstream_modules(f"sparkjet_grid.{reader}")}
+    assert needed.keys() == imported - {"sparkjet_grid"} - sys.stdlib_module_names
+
+
+def test_files_get_the_options_of_sparks_writer_alone() -> None:
     beside = ("path", "fileFormat", "retention", "checkpointLocation", "lateRowsPath")
     given = Options({"HEADER": "true", "compression": "gzip", **dict.fromkeys(beside, "x")})
     assert given.among(spark_formats.WRITERS) == {"header": "true", "compression": "gzip"}

@@ -69,7 +69,7 @@ def farm(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 @pytest.fixture(scope="module")
 def verdicts(request: pytest.FixtureRequest, farm: dict[str, Suite]) -> dict[str, str]:
-    """What was wrong with the queries of this module's suite, by name; empty where nothing was."""
+    """The faults of the queries of this module's suite, by name; empty if there were none."""
     return farm[request.module.__name__].verdicts
 
 

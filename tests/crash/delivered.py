@@ -1,4 +1,4 @@
-"""What was delivered to a server: the rows as an independent reader sees them, and nothing left open."""
+"""Deliveries to a server: the rows as an independent reader sees them, and nothing left open."""
 
 from __future__ import annotations
 

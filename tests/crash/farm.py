@@ -13,7 +13,7 @@ from tests.crash.drivers import Driver, Query, Victim
 
 ZOMBIE, SERVER = "zombie", "server"
 FAULTS = (*(victim.value for victim in Victim), ZOMBIE, SERVER)
-"""What is killed (Python, its JVM, both, a server), or paused while another driver goes on."""
+"""The process to kill (Python, its JVM, both, a server), or a driver to pause while another goes on."""
 NEAR = (EpochPhase.SAVE, EpochPhase.PREPARE, EpochPhase.DECIDE, EpochPhase.COMMITTING, EpochPhase.COMMIT)
 """The phases around the decision."""
 

@@ -31,7 +31,7 @@ def store() -> str | None:
 
 
 def snapshots_of(home: Path) -> Directory:
-    """What is in a home's ``snapshots``: records, state and blobs."""
+    """The content of a home's ``snapshots``: records, state and blobs."""
     return _directory(home).below("snapshots")
 
 

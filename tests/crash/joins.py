@@ -20,7 +20,7 @@ LEFT, RIGHT = "left", "right"
 
 @dataclass(frozen=True)
 class _Part:
-    """What takes rows in: a side of the interval join, or windows over one of the streams.
+    """A consumer of rows: a side of the interval join, or windows over one of the streams.
 
     Attributes:
         stream: The stream that it reads.

@@ -14,7 +14,7 @@ from tests.crash.stages import Expected, StagesRules
 TOTALS, VISITS, BUCKETS = "totals", "visits", "buckets"
 """Names of the directories of rolling sums, of a function with a timeout, and of a processor with timers."""
 NO_KEY = "-"
-"""What the table of totals has for a null, which cannot be a primary key."""
+"""Stands for a null in the table of totals, as a null cannot be a primary key."""
 _ROLLING = "stage1"
 _STAGES = ("stage0", _ROLLING, "stage2", "stage3")
 

@@ -31,7 +31,7 @@ _MOST_BYTES = 3_000
 
 
 class Network:
-    """What a proxy does to the connections that go through it, as a seed says.
+    """A proxy's treatment of the connections through it, derived from a seed.
 
     Args:
         proxy: The proxy.
@@ -69,7 +69,7 @@ class Network:
             proxy.lose_clients()
 
     def heal(self) -> None:
-        """Let nothing fail any more; connections that are half open are ended."""
+        """Let nothing else fail; connections that are half open are ended."""
         self.history.append("healed")
         self._proxy.delay, self._proxy.left = 0.0, None
         self._proxy.release()

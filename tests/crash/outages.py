@@ -29,7 +29,7 @@ class Held:
     Args:
         session: Where it runs.
         feed: Its input.
-        place: The URI of a directory of its own.
+        place: The URI of its own directory.
         phase: The phase.
     """
 

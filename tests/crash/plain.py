@@ -57,7 +57,7 @@ class DivertedRules(PlainRules):
 
     @staticmethod
     def error(event: Event) -> str:
-        """What is said of a row; nothing of a good one."""
+        """The complaint about a row; none about a good one."""
         if event["n"] % 7 == 0:
             return "USER_RAISED_EXCEPTION"
         return "EXPECTATION_VIOLATION" if event["id"] % 5 == 0 else ""

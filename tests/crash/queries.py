@@ -83,7 +83,7 @@ def joined(left: Stream, right: Stream, place: Place, rules: JoinRules, *, table
 
 
 def right_of(events: DataFrame, rules: JoinRules) -> Stream:
-    """The right stream: the same events under other names, with a watermark of its own."""
+    """The right stream: the same events under other names, with its own watermark."""
     import sparkjet as sj
 
     names = {"id": "other", "sub": "osub", "key": "okey", "ts": "at", "n": "m"}
@@ -93,7 +93,7 @@ def right_of(events: DataFrame, rules: JoinRules) -> Stream:
 
 
 def by_epoch(directory: Path) -> Callable[[DataFrame, int], None]:
-    """A function of ``foreachBatch`` that writes the rows of each epoch into a directory of its own, once.
+    """A function of ``foreachBatch`` that writes the rows of each epoch into its own directory, once.
 
     It may be called again with an epoch, by another driver meanwhile, and must then get the same rows.
     """

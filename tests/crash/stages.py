@@ -17,7 +17,7 @@ Dropped = tuple[dict[str, int], dict[str, int]]
 
 @dataclass(frozen=True)
 class Expected:
-    """What a query must have left.
+    """The expected remains of a query.
 
     Attributes:
         results: The rows of each output by its directory.
@@ -46,7 +46,7 @@ class StagesRules(Rules, ABC):
 
     @abstractmethod
     def expected(self, recorded: Sequence[Sequence[Event]], closings: Collection[int]) -> Expected:
-        """What there must be.
+        """The files that a query must have left.
 
         Args:
             recorded: All batches of the query.

@@ -48,7 +48,7 @@ def newest(place: Place, rules: Rules) -> Counter[Row]:
 
 
 class Tables(Suite):
-    """Each query has a table of its own."""
+    """Each query has its own table."""
 
     name: ClassVar[str]
     """Of its directory in a query's place."""

@@ -38,7 +38,7 @@ def test_a_changed_window_goes_on_with_the_first_windows_that_are_whole(
     closed = first.watermark
     assert closed is not None
     expected: Counter[Row] = Counter(row for row in batch_result(first.accepted, old) if row[1] <= closed)
-    # Rows that no window of the old length needed any more were gone when the length changed.
+    # Rows that no window of the old length needed were gone when the length changed.
     new_rows = (row for row in batch_result(whole.accepted, new) if row[1] > closed // new.step * new.step)
     expected.update(row for row in new_rows if row[0] >= closed + old.step - old.size)
 

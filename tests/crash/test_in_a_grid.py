@@ -51,7 +51,7 @@ FILES = 4
 
 
 class Maps(Suite):
-    """Each query has a map of its own, beside its files."""
+    """Each query has its own map, beside its files."""
 
     def prepare(self) -> None:
         write_skewed(self.root / "feed", SEED, 0, FILES)

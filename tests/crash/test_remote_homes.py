@@ -42,7 +42,7 @@ def feed(tmp_path: Path) -> Feed:
 
 
 def driver(place: Path, job: dict[str, Any], killed_at: tuple[str, int] | None) -> int:
-    """Run a driver in a temporary directory of its own; returns how it ended."""
+    """Run a driver in its own temporary directory; returns how it ended."""
     temporary = place / uuid4().hex
     temporary.mkdir()
     command = [sys.executable, "-m", "tests.crash.remote_driver", json.dumps({**job, "killed_at": killed_at})]

@@ -58,7 +58,7 @@ def test_a_query_without_input_learns_that_it_was_taken_over(spark: SparkSession
 def test_a_driver_that_was_taken_over_while_it_started_ends_with_that_error(
     spark: SparkSession, half_done: Place
 ) -> None:
-    """What it has yet to read was removed by its successor: this is not corruption."""
+    """Files that it has yet to read were removed by its successor: this is not corruption."""
     clock = StoppedClock()
     failures: list[BaseException] = []
 

@@ -24,7 +24,7 @@ def planned(case: Case) -> int:
 
 
 def shown(case: Case) -> frozenset[str]:
-    """What of :data:`WANTED` it shows: an operator in several epochs, unless it is that there is only one."""
+    """The part of :data:`WANTED` that it shows; operators only over several epochs, but for that of a single epoch."""
     once = len(case.epochs) == 1 or case.through == "batch"
     operators = {name for name in case.operators() if not once or name == "in one batch"}
     merged = {MERGED} if len(case.epochs) >= MANY and not once else set()

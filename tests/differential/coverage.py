@@ -1,4 +1,4 @@
-"""What the cases have had in them, so that thin corners can be seen."""
+"""Counts what the cases contained, so that thin corners can be seen."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from tests.differential.cases import Case
 from tests.differential.columns import FUNCTIONS
 from tests.differential.known import KNOWN
-from tests.differential.marks import POLICIES, THROTTLES
+from tests.differential.marks import POLICY_CALLS, THROTTLES
 from tests.differential.outlets import OUTLETS
 from tests.differential.queries import HOWS, METHODS
 from tests.differential.values import TYPES
@@ -26,7 +26,7 @@ OPERATORS = (
     *(f"TTL of a {kind}" for kind in ("value", "list", "map")),
     *("windowless", "several results", "NOT NULL column"),
     *("where", "dropna", "withColumn", "rename", "drop", "explode", "udf function", "pandas function"),
-    *(f"policy {name}" for name in POLICIES),
+    *(f"policy {name}" for name in POLICY_CALLS),
     *(f"throttle {name}" for name in THROTTLES),
     *("clock", "idleTimeout", "substreamTimeout", "discover"),
     *("late rows", "null event time", "by substream", "in one batch", "real stream"),

@@ -1,4 +1,4 @@
-"""Steps that raise for some rows, behind ``divert``; of which rows they do is said in SQL that does not raise."""
+"""Steps that raise for some rows, after ``divert``; of which rows they do is said in SQL that does not raise."""
 
 from __future__ import annotations
 

@@ -11,12 +11,12 @@ NEVER = -(1 << 63)
 
 @dataclass(frozen=True)
 class Mark:
-    """What a stream is told of its event time; all times in microseconds.
+    """A stream's settings of event time; all times in microseconds.
 
     Attributes:
         lag: How far it is behind the highest event time; of the policy that ignores events, behind the clock.
         by: Whether it is tracked by substream.
-        policy: One of :data:`POLICIES`.
+        policy: One of :data:`POLICY_CALLS`.
         other: The policy's second duration.
         idle: Silence after which a substream is not waited for.
         gone: Silence after which it is forgotten.
@@ -37,7 +37,7 @@ class Mark:
 
     def call(self, suffix: str, substreams: list[str]) -> str:
         """The call on the stream."""
-        arguments = [f'"ts{suffix}"', POLICIES[self.policy].format(_long(self.lag), _long(self.other))]
+        arguments = [f'"ts{suffix}"', POLICY_CALLS[self.policy].format(_long(self.lag), _long(self.other))]
         arguments += [f'by="sub{suffix}", substreams={substreams!r}'] if self.by else []
         timeouts = {"idleTimeout": self.idle, "substreamTimeout": self.gone, "discover": self.discover}
         arguments += [f"{name}={_long(value)}" for name, value in timeouts.items() if value is not None]
@@ -50,7 +50,7 @@ class Mark:
         return self.policy != "lag" or {self.idle, self.gone, self.discover} != {None}
 
     def operators(self) -> list[str]:
-        """What it has, for the coverage."""
+        """Its features, for the coverage."""
         found = [f"policy {self.policy}", f"throttle {self.throttle}"]
         timeouts = {"idleTimeout": self.idle, "substreamTimeout": self.gone, "discover": self.discover}
         return found + [name for name, value in timeouts.items() if value is not None]
@@ -60,7 +60,7 @@ def _long(microseconds: int) -> str:
     return f'"{microseconds} microseconds"'
 
 
-POLICIES = {
+POLICY_CALLS = {
     "lag": "{0}",
     "delay": "sj.limiting_lag_and_delay({0}, {1})",
     "lull": "sj.limiting_lag_and_lull({0}, {1})",
@@ -88,7 +88,7 @@ class Part:
     """When it was last looked at."""
     idle: bool = False
     own: int = NEVER
-    """What its policy says, which counts while it is not idle."""
+    """Its policy's watermark, which counts while it is not idle."""
 
 
 @dataclass

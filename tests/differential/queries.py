@@ -8,7 +8,7 @@ from dataclasses import replace
 from tests.differential.cases import Case, Input, Judge, Part, Step, quoted
 from tests.differential.columns import keys, traits
 from tests.differential.maker import Maker
-from tests.differential.marks import POLICIES, THROTTLES, Mark
+from tests.differential.marks import POLICY_CALLS, THROTTLES, Mark
 from tests.differential.outlets import ANY_MODE, OUTLETS
 from tests.differential.rows import BASES, PAUSE, SECOND, SKIPPED, WITHIN, arrivals
 from tests.differential.values import TYPE
@@ -296,7 +296,7 @@ def _with_policy(make: Maker, case: Case, each: Input) -> Input:
     mark = replace(each.mark, throttle=throttle, step=make.rng.choice([3, 10]) * make.unit)
     if not case.late or len(case.inputs) > 1 or make.chance(0.5):
         return replace(each, mark=mark)
-    policy = make.rng.choice(["lag", *POLICIES])
+    policy = make.rng.choice(["lag", *POLICY_CALLS])
     # The delay is over whenever the clock goes on.
     mark = replace(mark, policy=policy, other=make.rng.choice([5, 7, PAUSE // 2]) * make.unit)
     timeouts = {"idle": [10, 20, 40], "gone": [25, 50], "discover": [10, 40]}

@@ -8,7 +8,7 @@ from typing import Any
 import sparkjet as sj
 from sparkjet.time import MIN, SubstreamTracker
 from tests.differential.cases import Case, Epoch
-from tests.differential.marks import NEVER, POLICIES, THROTTLES, Mark
+from tests.differential.marks import NEVER, POLICY_CALLS, THROTTLES, Mark
 from tests.differential.queries import random_case
 from tests.differential.watermarks import UNDECIDED, Marks
 
@@ -111,7 +111,7 @@ def test_both_have_the_same_watermark() -> None:
             rule.end(epoch)
             real.end(epoch)
             assert _shown(rule.own[0]) == _shown(real.tracker.watermark), f"seed {seed}, after epoch {number}"
-    assert policies == set(POLICIES)
+    assert policies == set(POLICY_CALLS)
     assert throttles == set(THROTTLES) - {"usual"}
 
 

@@ -119,7 +119,7 @@ def contents(directory: Path) -> dict[str, bytes]:
     }
 
 
-def test_it_begins_behind_the_last_batch_that_is_done_and_fences_the_old_query(life: Life, place: Path) -> None:
+def test_it_begins_after_the_last_finished_batch_and_fences_the_old_query(life: Life, place: Path) -> None:
     before = contents(place / "old")
     assert {"offsets/4", "sources/0/3.compact", "sources/0/4"} <= before.keys()
     assert "commits/4" not in before
@@ -167,7 +167,7 @@ def test_nobody_else_may_adopt_it_and_no_query_that_has_begun(life: Life, place:
         life.run(place, checkpointLocation=place / "second", path=place / "second-out")
 
 
-def test_a_batch_that_spark_writes_meanwhile_is_no_loss(life: Life, place: Path) -> None:
+def test_a_batch_that_spark_writes_in_between_is_not_lost(life: Life, place: Path) -> None:
     """The put of the note fails: nothing is fenced, and no record is written."""
     (place / "home" / "snapshots").mkdir(parents=True)
     adoption = Adoption("old", PosixDirectory(place / "old"), PosixDirectory(place / "home"))
@@ -179,7 +179,7 @@ def test_a_batch_that_spark_writes_meanwhile_is_no_loss(life: Life, place: Path)
             return put(directory, name, content)
 
         patch.setattr(PosixDirectory, "put", late)
-        with pytest.raises(sj.AnalysisError, match="has got commits/4 while this query started: Spark's query runs"):
+        with pytest.raises(sj.AnalysisError, match="got commits/4 while this query started: Spark's query is running"):
             adoption.take(plan(life), DirectoryStore(place / "home" / "snapshots"), "000000-run")
 
 
@@ -272,11 +272,11 @@ OPERATOR = 'v1\n{"operatorInfo":{"operatorId":0,"operatorName":"stateStoreSave"}
     [
         (_write("state/0/_metadata/metadata", OPERATOR), r"has state of operators, .*: stateStoreSave \(0\)\. Start"),
         (_write("state/1/0/1.delta", ""), r"has state of operators, .*: operator 1\. Start"),
-        (_remove("metadata"), "is no checkpoint of a Spark query: it has no metadata"),
+        (_remove("metadata"), "is not the checkpoint of a Spark query: it has no metadata"),
         (_remove("commits"), "has no batch that is done"),
         (_remove("offsets/3"), "is damaged: offsets/3: No such file"),
         (_remove("offsets/2"), "is damaged: offsets/2: No such file"),
-        (_write("offsets/3", ""), "is damaged: offsets/3: its first line is no version"),
+        (_write("offsets/3", ""), "is damaged: offsets/3: its first line is not a version"),
         (_write("offsets/3", "v1\n{}\n{half"), "is damaged: offsets/3: Expecting property name"),
         (_write("offsets/3", "v7\n{}\n-"), "is damaged: offsets/3: Spark's offset log has version 'v7'"),
         (_write("offsets/6", "v1\n{}\n-"), r"has planned batch 6, and 3 is the last .*asyncProgressTrackingEnabled"),
@@ -284,7 +284,7 @@ OPERATOR = 'v1\n{"operatorInfo":{"operatorId":0,"operatorName":"stateStoreSave"}
             _write("offsets/4", "This checkpoint is not complete: …"),
             "is damaged: offsets/4: it says: This checkpoint is",
         ),
-        (_write("sources/0/3.compact", ""), r"is damaged: sources/0/3\.compact: its first line is no version"),
+        (_write("sources/0/3.compact", ""), r"is damaged: sources/0/3\.compact: its first line is not a version"),
         (_write("sources/0/extra", ""), r"is damaged: .* a source keeps sources/0/extra"),
         (_write("offsets/3", "v1\n{}\n1\n2"), r"has offsets of 2 sources \(0, 1\), and the query reads 1 \(0\)"),
         (_write("offsets/3", 'v1\n{}\n{"t":{"0":5}}'), r"has the offset \{\"t\": \{\"0\": 5\}\} for source 0, .* json"),
@@ -452,7 +452,7 @@ def test_what_a_home_keeps_is_told_where_it_is_damaged(
         read(PosixDirectory(tmp_path))
 
 
-def test_an_interval_that_is_none_is_told_before_anything_is_fenced(life: Life, place: Path) -> None:
+def test_a_wrong_interval_is_named_before_anything_is_fenced(life: Life, place: Path) -> None:
     """A commit that has been decided with it would never come to an end."""
     (place / "out" / "_spark_metadata").mkdir(parents=True)
     for number in range(4):
@@ -469,7 +469,7 @@ def test_an_interval_that_is_none_is_told_before_anything_is_fenced(life: Life, 
     assert found(place) == [8, 9, 10]
 
 
-def test_the_home_is_a_place_of_its_own(life: Life, place: Path) -> None:
+def test_the_home_is_a_separate_place(life: Life, place: Path) -> None:
     with pytest.raises(sj.AnalysisError, match=r"adopt: the checkpointLocation \".*\" is Spark's checkpoint, or in it"):
         life.run(place, checkpointLocation=place / "old" / "home")
     writer = sj.stream(life.feed.read(life.spark)).select("id").writeStream.format("noop")

@@ -1,4 +1,4 @@
-"""What the engine says to planners of aligned sources, and which files it leaves for how long; without Spark."""
+"""The engine's messages to planners of aligned sources, and how long it keeps which files; without Spark."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_other_offsets_are_left_alone(told: Alignment) -> None:
 
 
 @pytest.mark.parametrize("timeout", ["idle_timeout", "substream_timeout"])
-def test_who_is_held_back_is_neither_idle_nor_retired(told: Alignment, timeout: str) -> None:
+def test_a_substream_that_is_held_back_is_neither_idle_nor_retired(told: Alignment, timeout: str) -> None:
     settings = WatermarkSettings("ts", limiting_lag(0), ("topic", "partition"), partitions=True)
     one = Input("", replace(settings, **{timeout: 10}), 1)
     tracker = reaching([one], p0=400, p1=0)

@@ -155,7 +155,7 @@ def test_a_backup_that_fails_leaves_the_query_alone_and_says_so(
     progress = run(spark, feed, tmp_path, **options).lastProgress
     assert progress is not None
     assert progress["backup"]["epoch"] is not None
-    assert [each.levelname for each in caplog.records if "has not got a newer copy" in each.message] == ["WARNING"]
+    assert [each.levelname for each in caplog.records if "has no newer copy" in each.message] == ["WARNING"]
 
 
 @pytest.mark.parametrize("place", ["home", "link", "home/snapshots", "link/copy", "up"])

@@ -27,7 +27,7 @@ PATIENCE = 60.0
 
 @pytest.fixture
 def reached(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
-    """What has to be set before the start of a query gets Spark's query."""
+    """A setting that is needed before the query is started is passed to Spark's query."""
     reached = threading.Event()
 
     @contextmanager

@@ -150,7 +150,7 @@ def check(spark: SparkSession, case: Case, epochs: int, home: Path) -> None:
 
 
 def measured(run: EventDriver, home: Path) -> dict[str, int]:
-    """What must not grow."""
+    """The sizes that must not grow."""
     segments = [segment for stage in run.engine.state.stages.values() for segment in stage.operator.segments]
     store = run.store
     assert isinstance(store, DirectoryStore)

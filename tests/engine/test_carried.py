@@ -111,7 +111,7 @@ def test_what_is_heard_counts_as_if_the_offset_had_it() -> None:
     assert heard_in([], offsets, [], {}, {}) == (offsets, {})
     # A replay does not look again: logs are cleaned.
     assert heard_in([Hears(None)], offsets[:1], [], {}, {"0": heard})[1] == {"0": heard}
-    with pytest.raises(sj.AnalysisError, match=r"carried: without='q' is no list of names"):
+    with pytest.raises(sj.AnalysisError, match=r"carried: without='q' is not a list of names"):
         sj.carried(without="q")
 
 
@@ -152,7 +152,7 @@ def test_what_was_heard_is_in_the_record(
     following.others = ["WRITE by x/y"]
     for second in (70, 80):
         driver.process([(at(second),)])
-    assert caplog.text.count("carried() waits, maybe forever: who has written the rows of the stream tells no") == 1
+    assert caplog.text.count("carried() waits, maybe forever: a writer of the rows of the stream reports no") == 1
 
 
 def test_only_positions_name_partitions_and_say_what_is_read() -> None:

@@ -26,7 +26,7 @@ def at(second: int) -> str:
 
 
 class Sent:
-    """What an output was sent since one last looked: start and end of the window in seconds, and the other columns."""
+    """The rows that an output was sent since the last call: start and end of the window in seconds, other columns."""
 
     def __init__(self, driver: StreamDriver, output: int = 0) -> None:
         self._driver = driver

@@ -46,7 +46,7 @@ def query(spark: SparkSession, tmp_path: Path) -> Callable[..., EventDriver]:
 
 
 def said(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """What was said of the clock."""
+    """The log lines about the clock."""
     return [record.getMessage() for record in caplog.records if "clock" in record.getMessage()]
 
 

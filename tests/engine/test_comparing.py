@@ -189,7 +189,7 @@ def test_changes_are_agreed_to_by_their_digest(spark: SparkSession, home: Path) 
         digest = asked.value.digest
         assert digest is not None
         assert f'option("onChange", "approve:{digest}")' in str(asked.value)
-    assert "0123456789ab, are other changes" in str(asked.value)
+    assert "0123456789ab, were other changes" in str(asked.value)
     assert sorted(home.rglob("*")) == before
     driver = start(spark, home, dropped, onChange=f"approve:{digest}")
     assert [str(change) for change in driver.engine.state.upgrade.changes] == asked.value.changes  # type: ignore[union-attr]
@@ -221,7 +221,7 @@ def test_a_destination_that_takes_no_nulls_is_asked_before_anything_is_changed(s
     sink = Strict()
     with pytest.raises(sj.ChangedQueryError) as refused:
         start(spark, home, query("most", "n"), sinks=[sink], onChange="apply")
-    said = "NOT NULL → null before the cut: refused (let it be null there, give it a value with coalesce behind"
+    said = "NOT NULL → null before the cut: refused (let it be null there, give it a value with coalesce after"
     assert f"out0: column most of Strict: {said}" in str(refused.value)
     assert f"out0: column n of Strict: {said}" in str(refused.value)
     assert refused.value.digest is None

@@ -85,7 +85,7 @@ def test_so_is_one_whose_epoch_has_no_rows_in_the_other(copies: Copies, out: Pat
     assert published(out) == [0, 1]
 
 
-def test_a_copy_of_a_running_query_is_of_a_later_takeover(spark: SparkSession, tmp_path: Path, out: Path) -> None:
+def test_a_copy_of_a_running_query_has_a_later_takeover(spark: SparkSession, tmp_path: Path, out: Path) -> None:
     copies = Copies(spark, tmp_path, lambda: FilesSink(out))
     copies.second.restart()
     copies.second.process([(1,)])
@@ -95,7 +95,7 @@ def test_a_copy_of_a_running_query_is_of_a_later_takeover(spark: SparkSession, t
 
 
 def test_they_are_told_from_a_successor(copies: Copies, out: Path) -> None:
-    """A takeover publishes what its predecessor has decided, and recognises what it has published."""
+    """A takeover publishes what its predecessor has decided, and recognizes what it has published."""
     with copies.first.crash(at=EpochPhase.DECIDE):
         copies.first.process([(1,)])
     copies.first.restart()

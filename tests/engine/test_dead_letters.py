@@ -1,4 +1,4 @@
-"""Dead letters: a row that fails behind divert(…) ends up there once, and all others where they would have been."""
+"""Dead letters: a row that fails after divert(…) ends up there once, and all others where they would have been."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def test_gaps_of_sessions_are_tried(spark: SparkSession) -> None:
 
 
 @pytest.mark.long
-def test_each_of_two_streams_has_dead_letters_of_its_own(spark: SparkSession) -> None:
+def test_each_of_two_streams_has_its_own_dead_letters(spark: SparkSession) -> None:
     def side(stream: sj.Stream, name: str) -> tuple[sj.Stream, Any]:
         found = parsed(stream).alias(name).withWatermark("ts", 0)
         return found, found.groupBy(F.window("ts", "10 seconds"), "k").agg(F.sum("px").alias(name))
@@ -435,7 +435,7 @@ def test_a_start_is_refused_that_would_divert_rows_to_nowhere(spark: SparkSessio
         sj.start(letters)
     with pytest.raises(sj.AnalysisError, match="takes writers of dead letters"):
         sj.start(found.writeStream.format("noop"), deadLetters=found.writeStream.format("noop"))
-    with pytest.raises(sj.AnalysisError, match="none of the results comes from"):
+    with pytest.raises(sj.AnalysisError, match="from which no result comes"):
         sj.start(rate.writeStream.format("noop"), deadLetters=letters)
     with pytest.raises(sj.AnalysisError, match="dead rows are never early"):
         sj.start(found.writeStream.format("noop"), deadLetters=letters.outputMode("update"))

@@ -39,7 +39,7 @@ LOOKS = 4
 
 
 def measure(spark: SparkSession) -> dict[str, int]:
-    """What ended queries could leave in this process, its JVM and the executors."""
+    """Everything that ended queries could leave in this process, its JVM and the executors."""
     gateway = spark.sparkContext._gateway
     jvm = gateway.jvm
     return {
@@ -66,11 +66,11 @@ def heap(spark: SparkSession) -> float:
 
 
 def left(spark: SparkSession, expected: dict[str, int] | None = None) -> dict[str, int]:
-    """What is left when both garbage collectors have run; soon it is no more than expected, if it ever is."""
+    """The remainder when both garbage collectors have run; it soon drops to the expected one, if it ever does."""
     numbers: dict[str, int] = {}
     for _ in range(TRIES if expected else 3):
         gc.collect()
-        # Each collects what the one before has let go of; Spark's cleaner and py4j's run in threads of their own.
+        # Each collects what the one before has let go of; Spark's cleaner and py4j's run in their own threads.
         spark.sparkContext._jvm.java.lang.System.gc()
         numbers = measure(spark)
         if expected and all(numbers[name] <= expected[name] for name in numbers):

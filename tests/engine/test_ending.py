@@ -12,7 +12,7 @@ from sparkjet.errors import FencedError, RecoveryError, UnsettledError
 
 
 def chain(error: BaseException | None) -> Iterator[BaseException]:
-    """What a traceback prints, the last first."""
+    """The exceptions of a traceback, the last first."""
     while error is not None:
         yield error
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)

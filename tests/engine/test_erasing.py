@@ -335,7 +335,7 @@ def test_copies_of_a_home_get_the_newest_record_and_their_pins_lose_the_key(
     assert copy_newest(PosixDirectory(home), PosixDirectory(copy))[2] == 0
 
 
-def test_what_is_pinned_or_erased_meanwhile_is_erased_too(
+def test_what_is_pinned_or_erased_in_between_is_erased_too(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     both = rows([2], k="ben", j=1) + rows([2], k="carl", j=1)
@@ -403,12 +403,12 @@ def test_what_cannot_be_erased_is_refused_before_anything_changes(
     home, untouched = tmp_path / "home", everything(tmp_path / "home")
     wrong: Any = {"k": 7}
     for key, said in (
-        (wrong, "stage0 (state): k is string, and 7 is no value of that type"),
-        ({"j": "1"}, 'stage0 (state): j is int, and "1" is no value of that type'),
-        ({"j": True}, "j is int, and True is no value"),
-        ({"j": 2**40}, "j is int, and 1099511627776 is no value"),
+        (wrong, "stage0 (state): k is string, and 7 is not a value of that type"),
+        ({"j": "1"}, 'stage0 (state): j is int, and "1" is not a value of that type'),
+        ({"j": True}, "j is int, and True is not a value"),
+        ({"j": 2**40}, "j is int, and 1099511627776 is not a value"),
         ({}, "name a column and its value at least"),
-        ({"k": None}, "null is nobody's"),
+        ({"k": None}, "a null identifies nobody"),
     ):
         with pytest.raises(AnalysisError, match=re.escape(said)):
             sj.erase(home, key)
@@ -417,7 +417,7 @@ def test_what_cannot_be_erased_is_refused_before_anything_changes(
             sj.erase(home, {"k": ANNA}, **given)
     nameless: Any
     for nameless in (ANNA, {1: ANNA}):
-        with pytest.raises(AnalysisError, match="does not say which column it is of"):
+        with pytest.raises(AnalysisError, match="names no column"):
             sj.erase(home, nameless)
     with pytest.raises(AnalysisError, match="has no manifest: no sparkjet query has published an epoch there"):
         sj.erase(home, {"k": ANNA}, rows=[tmp_path / "in"])
@@ -500,7 +500,7 @@ def test_a_value_that_would_be_another_in_its_column_is_refused(
     spark: SparkSession, key: dict[str, Any], is_text: bool
 ) -> None:
     rows = spark.sql(f"SELECT {ROW}")
-    with pytest.raises(AnalysisError, match=f"here: {next(iter(key))} is .* is no value of that type"):
+    with pytest.raises(AnalysisError, match=f"here: {next(iter(key))} is .* is not a value of that type"):
         Sought(key, is_text).within(spark, rows.schema, rows.columns, "here")
 
 
@@ -533,7 +533,7 @@ def test_the_command_prints_what_was_found_where(
     assert [each["place"] for each in told["places"]] == ["state", "pin first"]
     assert [row.j for row in sj.read_state(home).collect()] == [2]
     assert main(["erase", home, "--key", "j=one", "--json"]) == 1
-    assert 'j is int, and "one" is no value' in json.loads(capsys.readouterr().out)["error"]["message"]
+    assert 'j is int, and "one" is not a value' in json.loads(capsys.readouterr().out)["error"]["message"]
     assert main(["erase", home, "--key", "j"]) == 1
     assert "is not COLUMN=VALUE" in capsys.readouterr().err
 

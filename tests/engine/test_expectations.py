@@ -25,7 +25,7 @@ LATER = [("2026-01-01 12:00:41", "b", 7), ("2026-01-01 12:00:42", "b", -2)]
 
 
 def counts(driver: StreamDriver) -> dict[str, int]:
-    """What the record counts."""
+    """The record's counts."""
     driver.engine.join()
     return driver.engine.record.expectations
 

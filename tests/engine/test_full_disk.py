@@ -62,7 +62,7 @@ FULL: list[tuple[str, sj.EpochPhase, type[Exception], str]] = [
     ("out", sj.EpochPhase.DECIDE, sj.UnsettledError, "out/_sparkjet/"),
     ("home/spark", sj.EpochPhase.CLEAN, sj.StorageError, "home/spark"),
 ]
-"""What is full when, the error, and what it names."""
+"""The place that is full, when, the error, and the text that it has to contain."""
 
 
 @pytest.mark.crash

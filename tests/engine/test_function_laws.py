@@ -34,7 +34,7 @@ QUICK = "transformWithState"
 
 @dataclass(frozen=True)
 class Epoch:
-    """What arrives in an epoch, and the clock then."""
+    """The rows that arrive in an epoch, and its clock."""
 
     events: Sequence[Event]
     now: int

@@ -58,7 +58,7 @@ def windows(spark: SparkSession, feed: Feed) -> list[StreamWriter]:
 
 
 def keys(spark: SparkSession, feed: Feed) -> list[StreamWriter]:
-    """What keeps rows by key, forever or until the watermark."""
+    """Operators that keep rows by key, forever or until the watermark."""
     stream = sj.stream(feed.read(spark)).withWatermark("ts", "5 seconds")
     duplicates = stream.dropDuplicatesWithinWatermark(["k"]).select("k", F.lit(1).alias("n"))
     sums = stream.groupBy("k").agg(F.sum("v").alias("s"))

@@ -119,7 +119,7 @@ def test_what_comes_after_a_join_sees_both_event_times(spark: SparkSession) -> N
 
 
 @pytest.mark.crash
-def test_a_window_column_keeps_sparks_mark_behind_a_join(spark: SparkSession) -> None:
+def test_a_window_column_keeps_sparks_mark_after_a_join(spark: SparkSession) -> None:
     def query(letters: Stream, answers: Stream) -> Any:
         left, right = watermarked(letters.withColumn("w", F.window("sent", "1 minute")), answers)
         return left.join(right, F.expr(WITHIN)).select("letter", F.window_time("w").alias("until"))
@@ -196,7 +196,7 @@ def test_a_stream_is_joined_with_itself_and_a_clock_without_input_brings_what_ha
     driver.process([posted(1, 0), posted(2, 1), posted(1, 5), posted(-3, 2), posted(-3, 3)])
     driver.process([posted(1, 3, "behind"), posted(2, 100)])
     assert driver.results() == []
-    # The substream that is behind is idle, and not waited for any more.
+    # The substream that is behind is idle, and no longer waited for.
     driver.advance("61 seconds")
     assert sorted((row.letter, row.sent.second) for row in driver.results()) == [(-3, 2), (-3, 3), (1, 5), (2, 1)]
 
@@ -210,7 +210,7 @@ def test_a_stream_is_joined_with_itself_and_a_clock_without_input_brings_what_ha
     ],
 )
 @pytest.mark.long
-def test_an_inner_join_without_a_bound_holds_rows_for_ever(spark: SparkSession, bound: str, last: list[int]) -> None:
+def test_an_inner_join_without_a_bound_holds_rows_forever(spark: SparkSession, bound: str, last: list[int]) -> None:
     def query(letters: Stream, answers: Stream) -> Stream:
         left, right = watermarked(letters, answers)
         return left.join(right, F.expr(f"letter = answered AND {bound}"))
@@ -266,7 +266,7 @@ def test_the_end_of_the_input_takes_nothing_from_a_join_without_a_bound(spark: S
     assert sum(driver.late_counts.values()) == 1
 
 
-def test_what_asks_for_event_time_behind_a_join_without_a_bound_is_refused(spark: SparkSession) -> None:
+def test_what_asks_for_event_time_after_a_join_without_a_bound_is_refused(spark: SparkSession) -> None:
     left, right = watermarked(*(sj.stream(spark.createDataFrame([], each)) for each in (SENT, ANSWERED)))
     keyed = left.join(right, F.expr("letter = answered AND at >= sent")).groupBy("letter")
     with pytest.raises(sj.AnalysisError, match=r"event time needs withWatermark.*a join bounds it in both directions"):

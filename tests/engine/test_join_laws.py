@@ -34,7 +34,7 @@ MODES = ("one batch", "many batches", "restarts")
 
 @dataclass(frozen=True)
 class Epoch:
-    """What arrives on both sides in an epoch, and the clock then."""
+    """The rows that arrive on both sides in an epoch, and its clock."""
 
     left: Sequence[Event]
     right: Sequence[Event]
@@ -180,7 +180,7 @@ FIXED = [
     Epoch([event(0), event(0), event(3, None), event(40, "y")], [event(-5), event(-6), event(10), event(11)], 0),
     # The left side has moved on: what comes there is late, and the right side, which lags, still finds partners.
     Epoch([event(35), event(36, "y"), event(41, "z", "b")], [event(9), event(31), event(2, None)], 10),
-    # Both are silent; then b of the left side is not waited for any more, and a of the right side neither.
+    # Both are silent; then neither b of the left side nor a of the right side is waited for.
     Epoch([event(70)], [event(50, "z", "b")], 20),
     Epoch([event(71)], [], 36),
     Epoch([event(75, "z")], [event(45, "z", "b"), event(80, "z", "b"), event(20, "x")], 37),

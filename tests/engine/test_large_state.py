@@ -20,7 +20,7 @@ PATIENCE = 900
 def _run(
     home: Path, memory: str, batch: int, keys: int, *options: str, digests: int = 0
 ) -> tuple[list[dict[str, Any]], str]:
-    """What the program told, and all that it and its JVM wrote besides."""
+    """The program's report, and all other output of it and its JVM."""
     command = [sys.executable, "-m", "tests.engine.large_state", str(home), *map(str, (batch, keys, digests)), *options]
     environment = {**os.environ, "PYSPARK_SUBMIT_ARGS": f"--driver-memory {memory} pyspark-shell"}
     ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=PATIENCE, check=False)

@@ -32,7 +32,7 @@ MOST: model.Fold = lambda events: max(event.value for event in events)  # noqa: 
 
 @dataclass(frozen=True)
 class Epoch:
-    """What arrives in an epoch, and the clock then."""
+    """The rows that arrive in an epoch, and its clock."""
 
     events: Sequence[Event]
     now: int

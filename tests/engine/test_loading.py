@@ -1,4 +1,4 @@
-"""What executors hold is not read again, and what they have lost is read from the files that have it."""
+"""State that executors hold is not read again; state that they have lost is read from its files."""
 
 from __future__ import annotations
 

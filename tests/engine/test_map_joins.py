@@ -140,7 +140,7 @@ def test_a_table_of_each_epoch_may_read_another_map(
     driver.stop()
 
 
-def test_a_map_that_was_made_anew_with_other_columns_is_refused(
+def test_a_map_that_was_recreated_with_other_columns_is_refused(
     spark: SparkSession, grid: Grid, writer: MapWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = read(spark, grid, writer)

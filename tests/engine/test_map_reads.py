@@ -37,7 +37,7 @@ class Opened:
 
 
 class Reader:
-    """What is read in the place of another read, as its options."""
+    """Collects the options of a read that takes the place of another one."""
 
     def __init__(self) -> None:
         self.found: dict[str, str] = {}
@@ -88,7 +88,7 @@ def reads_of(*reads: dict[str, str]) -> MapReads:
     return found
 
 
-def test_what_is_of_this_epoch_already_stays_as_persisted_rows_have_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_this_epoch_has_already_stays_as_persisted_rows_have_it(monkeypatch: pytest.MonkeyPatch) -> None:
     options = {"path": "grid://a:1/orders"}
     reads = reads_of(options)
     pinned = read_of(reads, options, monkeypatch)

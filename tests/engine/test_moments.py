@@ -61,9 +61,7 @@ def numbers(rows: Sequence[Row]) -> list[str]:
 
 
 @pytest.mark.parametrize("name", mostly_long({name: name for name in AT_ONCE}, ["several outputs"]))
-def test_an_epoch_has_random_numbers_of_its_own_and_the_same_when_it_is_run_again(
-    spark: SparkSession, name: str
-) -> None:
+def test_an_epoch_has_its_own_random_numbers_and_the_same_when_it_is_run_again(spark: SparkSession, name: str) -> None:
     driver, *sinks = driven(spark, AT_ONCE[name], outputMode="update" if name == "rolling" else "append")
     feed(driver, 1)
     with driver.crash(at=EpochPhase.PREPARE):

@@ -44,7 +44,7 @@ def test_executors_are_waited_for_until_no_more_come() -> None:
     assert settled(lambda: next(looks), patience=60, quiet=0.3) == 6
 
 
-def test_none_that_come_are_not_waited_for_for_ever() -> None:
+def test_executors_that_never_come_are_not_waited_for_forever() -> None:
     assert settled(lambda: 0, patience=0.2, quiet=0.1) == 0
 
 

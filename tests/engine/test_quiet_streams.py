@@ -22,7 +22,7 @@ SECOND = 1_000_000
 
 @dataclass
 class Quiet:
-    """A running query on a clock of its own."""
+    """A running query on its own clock."""
 
     spark: SparkSession
     feed: Feed

@@ -49,7 +49,7 @@ class Queues:
 
     @property
     def written(self) -> list[str]:
-        """What the query has published."""
+        """The rows that the query has published."""
         rows = sj.read_files(str(self.root / "out")).collect()
         assert all(row["body"] == f"body of {row['id']}" for row in rows)
         return sorted(row["id"] for row in rows)

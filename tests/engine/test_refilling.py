@@ -87,7 +87,7 @@ def test_what_cannot_be_made_of_the_state_is_refilled_by_replay(spark: SparkSess
     newest = RecordLog(DirectoryStore(tmp_path / "home" / "snapshots")).newest()
     assert newest is not None
     assert {path.name for path in (tmp_path / "home" / "snapshots" / "state").iterdir()} <= newest[1].names()
-    # Now it is done, and what the options say has no meaning any more.
+    # Now it is done, and the options no longer mean anything.
     shutil.rmtree(tmp_path / "fork")
     life.feed.add(*rows([45], k="x", j=1, v=9))
     life.run(NEW, **named)

@@ -1,4 +1,4 @@
-"""Rows that a sink refuses: behind divert(…) they are dead letters, and the epoch goes on without them."""
+"""Rows that a sink refuses: after divert(…) they are dead letters, and the epoch goes on without them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Windows of a Spark query are made anew from the rows since they began: each result once, as Spark's own goes on."""
+"""Windows of a Spark query are rebuilt from the rows since they began: each result once, as Spark's own goes on."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_results_go_on_as_sparks_own_would(spark: SparkSession, tmp_path: Path, 
     case.of_spark("old", "out")
     case.copied()
     with pytest.raises(
-        sj.AnalysisError, match=r"has state of .*: stateStoreSave \(0\)\. .* anew from the rows of \d+ files"
+        sj.AnalysisError, match=r"has state of .*: stateStoreSave \(0\)\. .* rebuilt from the rows of \d+ files"
     ):
         case.run()
     case.run(adoptReplay=True)
@@ -96,12 +96,12 @@ def test_results_go_on_as_sparks_own_would(spark: SparkSession, tmp_path: Path, 
 
 
 def test_it_reads_from_where_the_oldest_open_window_began(spark: SparkSession, tmp_path: Path) -> None:
-    """What is refused besides is named, and changes nothing."""
+    """Other refusals name their cause, and change nothing."""
     case = Windows(spark, tmp_path)
     for start in range(0, 200, 20):
         case.add(start, start + 15)
     case.of_spark("old", "out")
-    with pytest.raises(sj.AnalysisError, match=r"anew from the rows of 2 files") as caught:
+    with pytest.raises(sj.AnalysisError, match=r"rebuilt from the rows of 2 files") as caught:
         case.run()
     assert 'option("adoptReplay", "true")' in str(caught.value)
 
@@ -137,7 +137,7 @@ def test_it_reads_from_where_the_oldest_open_window_began(spark: SparkSession, t
         (old / "state" / "1" / "_metadata" / "metadata").write_text(f"v1\n{more}")
 
     refused(several, r"has state of operators, .*: stateStoreSave \(0\), dedupe \(1\)\. Start")
-    refused(lambda _: None, "adoptReplay: windows are made anew behind a checkpoint", adopt=None)
+    refused(lambda _: None, "adoptReplay: windows are rebuilt after a checkpoint", adopt=None)
 
 
 def test_files_of_open_windows_that_are_gone_are_told_before_anything_changes(

@@ -198,7 +198,7 @@ def test_a_replay_that_is_cut_short_counts_once(spark: SparkSession, tmp_path: P
 
 
 @pytest.mark.long
-def test_what_are_no_dead_letters_of_the_query_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+def test_what_are_not_dead_letters_of_the_query_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     prices = Prices(spark, tmp_path, lambda found: found.select("k", "px"))
     prices.add(FIRST, "1")
     prices.run()
@@ -216,7 +216,7 @@ def test_what_are_no_dead_letters_of_the_query_is_refused(spark: SparkSession, t
         prices.replay(given.withColumn("_outputs", F.lit(None).cast("string")))
     sizes = given.withColumn("size", F.expr("IF(k = 'a', 'five', '5')"))
     with pytest.raises(
-        sj.AnalysisError, match=r"1 rows have a string in 'size' that is no int, .*Nothing was replayed"
+        sj.AnalysisError, match=r"1 rows have a string in 'size' that is not a int, .*Nothing was replayed"
     ):
         prices.replay(sizes)
     with pytest.raises(sj.AnalysisError, match=r"other types than the columns have today.*in which seen are"):
@@ -228,7 +228,7 @@ def test_what_are_no_dead_letters_of_the_query_is_refused(spark: SparkSession, t
     (tmp_path / "dead" / "_sparkjet" / "another").mkdir()
     with pytest.raises(sj.AnalysisError, match="of another query, another"):
         prices.replay()
-    # Some of them, as rows: the others of their epoch are not replayed any more.
+    # Some of them, as rows: the others of their epoch are no longer replayed.
     prices.replay(given.where("px = 'EUR 7'").withColumn("_epoch", F.col("_epoch").cast("string"))).awaitTermination()
     assert prices.out() == Counter([("a", 5), ("b", 2), ("a", 7)])
 

@@ -1,4 +1,4 @@
-"""What a whole query asks of S3 in an epoch: home, record, state, results, and Spark's own; it stays bounded."""
+"""Requests of a whole query to S3 in an epoch: home, record, state, results, and Spark's own; they stay bounded."""
 
 from __future__ import annotations
 

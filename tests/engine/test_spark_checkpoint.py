@@ -1,4 +1,4 @@
-"""What Spark's sources keep in its checkpoint is saved, or refused where a restart would miss it."""
+"""Files that Spark's sources keep in its checkpoint are saved; sources that a restart could not resume are refused."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_a_home_whose_sources_have_names_is_refused_by_an_older_spark() -> None:
     check_readable(SparkPosition(4, {"offsets/4": "v1\n{}\n-"}, {}), (4, 0))
 
 
-def test_an_empty_directory_is_no_state(checkpoint: SparkCheckpoint, tmp_path: Path) -> None:
+def test_an_empty_directory_is_not_state(checkpoint: SparkCheckpoint, tmp_path: Path) -> None:
     (checkpoint.directory / "sources" / "2").mkdir()
     assert capture(checkpoint, tmp_path) == ["sources/0/1.compact", "sources/1/0"]
 

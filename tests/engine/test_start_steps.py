@@ -1,4 +1,4 @@
-"""What a long start says."""
+"""Log lines of a long start."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_what_is_done_at_once_says_nothing() -> None:
 
 
 class ToLog:
-    """What programs put in the place of standard error to have all in their log."""
+    """A replacement of standard error, with which programs log everything."""
 
     def write(self, text: str) -> None: ...
 
@@ -77,7 +77,7 @@ def closed() -> io.StringIO:
 
 
 @pytest.mark.parametrize("replaced", [None, ToLog(), closed()])
-def test_a_standard_error_that_is_none_or_closed_or_only_written_to_is_no_terminal(
+def test_a_standard_error_that_is_none_or_closed_or_write_only_is_not_a_terminal(
     replaced: object, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     caplog.set_level(logging.INFO, "sparkjet")
@@ -94,7 +94,7 @@ class Gone(Terminal):
         raise OSError(5, f"no terminal for {text}")
 
 
-def test_a_terminal_that_is_closed_meanwhile_stops_nothing() -> None:
+def test_a_terminal_that_is_closed_stops_nothing() -> None:
     gone = Gone()
     with StartSteps(gone, every=0.001).told():
         until(lambda: gone.asked > 1, "two lines", 60)

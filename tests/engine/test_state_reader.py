@@ -125,7 +125,7 @@ def home(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @dataclass(frozen=True)
 class Read:
-    """What a reader of the state sees, and the rows that were read so far."""
+    """The state as a reader sees it, and the rows that were read so far."""
 
     home: Path
     events: DataFrame
@@ -329,14 +329,14 @@ def test_operators_of_other_shapes(spark: SparkSession, tmp_path: Path) -> None:
 
 REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({}, AnalysisError, f"has 6 operators. Name one as operatorId: {SLIDING} (windows), "),
-    ({"operatorId": "stage9"}, AnalysisError, 'operatorId="stage9" is none of the query; did you mean'),
+    ({"operatorId": "stage9"}, AnalysisError, 'operatorId="stage9" is not an operator of the query; did you mean'),
     ({"operatorId": KEYS, "pin": "frist"}, AnalysisError, 'there is no pin "frist"; did you mean'),
     ({"operatorId": KEYS, "pin": "first", "epoch": 1}, AnalysisError, "exclude each other"),
     ({"operatorId": KEYS, "epoch": 7}, AnalysisError, "the state of epoch 7 is no longer there"),
     ({"operatorId": KEYS, "joinSide": "left"}, AnalysisError, f"of a join; {KEYS} is: duplicates"),
     ({"operatorId": PAIRS, "joinSide": "top"}, AnalysisError, "it is left or right"),
-    ({"operatorId": 3}, AnalysisError, "operatorId: 3 is no text"),
-    ({"operatorId": KEYS, "epoch": "1"}, AnalysisError, "epoch: '1' is no number"),
+    ({"operatorId": 3}, AnalysisError, "operatorId: 3 is not text"),
+    ({"operatorId": KEYS, "epoch": "1"}, AnalysisError, "epoch: '1' is not a number"),
 ]
 
 
@@ -365,7 +365,7 @@ def test_a_record_that_is_replaced_while_it_is_read_is_given_up_for_the_next(
     feed.add(*rows([1, 2], k="a", v=1))
     counted(spark, tmp_path)
     reader = StateReader(directory_at(str(tmp_path / "home"), "home", lambda: spark))
-    # The first window closes, and nothing needs its rows any more.
+    # The first window closes, and nothing needs its rows.
     feed.add(*rows([100, 101], k="a", v=3))
     counted(spark, tmp_path)
     first = {delta.name for stage in reader.record.stages.values() for delta in stage.deltas}

@@ -80,7 +80,7 @@ def changed(spark: SparkSession, home: Path, shape: str | None, old: Query, new:
 
 
 def batch(spark: SparkSession, shape: str | None, keys: Sequence[str], *columns: Column) -> list[Row]:
-    """What the columns are over all rows, of what was not final at the cut; ``old`` counts the rows from before."""
+    """The columns over all rows, for windows that were not final at the cut; ``old`` counts the rows from before it."""
     rows = [(*each[:-1], (*each[-1], None)[:2], old) for old in (True, False) for each in (BEFORE if old else AFTER)]
     frame = spark.createDataFrame(rows, f"{NEW.replace('ts timestamp', 'ts string')}, old boolean")
     frame = frame.withColumn("ts", F.col("ts").cast("timestamp"))

@@ -114,7 +114,7 @@ def test_every_join_is_that_of_what_both_sides_give(spark: SparkSession, epochs:
 
 
 def check_against_sides(spark: SparkSession, epochs: list[Epoch], hows: Sequence[str], *, restart: bool) -> None:
-    """Whatever is final on both sides has been joined, after each epoch."""
+    """After each epoch, all windows that are final on both sides have been joined."""
 
     def check() -> None:
         sides = found(driver), found(driver, 1)
@@ -279,7 +279,7 @@ REFUSED: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
         lambda a, b: a.join(b, ["window", "key"]).writeStream.outputMode("update").format("noop").start(),
         "the rows of a join are final",
     ),
-    "late rows": (lambda a, b: a.join(b, "window").lateRows, "Ask those for their lateRows"),
+    "late rows": (lambda a, b: a.join(b, "window").lateRows, "Take lateRows of those"),
     "a stream": (
         lambda a, b: a.join(sj.stream(b.sparkSession.readStream.format("rate").load()), "window"),
         "the other side is a stream",

@@ -61,7 +61,7 @@ class Input:
 
 def _typed(found: DataFrame) -> DataFrame:
     # By functions, not by the reader: what it makes of a text or a number depends on the session, as users want it.
-    # In milliseconds: a user may want no more in files of their own.
+    # In milliseconds: a user may want no more in their own files.
     return found.select(F.expr("timestamp_millis(ts * 1000 + v)").alias("ts"), "p", "k", "v")
 
 

@@ -43,7 +43,7 @@ GROUPS: Mapping[str, re.Pattern[str]] = {
 """By name; the first that matches has a setting."""
 
 ALL = "all settings"
-"""What stands for all groups at once."""
+"""Stands for all groups at once."""
 
 OTHERS: Mapping[str, list[str]] = {
     "spark.sql.adaptive.advisoryPartitionSizeInBytes": ["1"],
@@ -203,7 +203,7 @@ UNTOUCHED = re.compile(
     r"|spark\.sql\.streaming\.(commitProtocolClass|continuous\..*|disabledV2Writers|fileSink\.log\.cleanupDelay"
     r"|fileSource\.cleaner\..*|realTimeMode\..*|stateStore\..*|statefulOperator\..*|transformWithState\..*)$"
 )
-"""What has no other value here: most of it is not true or false."""
+"""Settings without another value here: most are not true or false."""
 
 ELSEWHERE = re.compile(
     r"spark\.sql\.(addPartitionInBatch|artifact|avro|binaryOutputStyle|catalog\.|classic|cli|connect|dataframeCache|debug"

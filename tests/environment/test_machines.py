@@ -1,4 +1,4 @@
-"""What is wrong with a whole machine, or has changed since a crash: clocks, disks, handles, settings, Spark itself."""
+"""Faults of a whole machine, or changes to it since a crash: clocks, disks, handles, settings, Spark itself."""
 
 from __future__ import annotations
 

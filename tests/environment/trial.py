@@ -41,7 +41,7 @@ DISKS = {
     "dead letters fill": "dead",
     "full tmp": "tmp",
 }
-"""What is on a small disk of its own."""
+"""Places that have a small disk to themselves."""
 DATABASES: Mapping[str, Mapping[str, str]] = {
     "sessions": {name: values[0] for name, values in STRANGE.items()} | {"client_encoding": "LATIN1"},
     "read only": {"default_transaction_read_only": "on"},
@@ -71,11 +71,11 @@ REFUSALS: Mapping[str, str] = {
     "small records": "max.message.bytes",
     "no slots": "Raise max_prepared_transactions",
 }
-"""What an error says that names the cause of a refusal and the way out; the second run may as well succeed."""
+"""Parts of an error that names the cause of a refusal and the way out; the second run may succeed, too."""
 
 
 LUCKY = frozenset({"impatient", "token goes"})
-"""What may be refused, or not: a server can be faster than a millisecond, and who has read the token goes on."""
+"""Cells that may be refused or not: a server may answer within a millisecond, a driver that has the token goes on."""
 
 
 @dataclass
@@ -108,7 +108,7 @@ class Trial:
     clock: WrongClock = field(default_factory=WrongClock)
     token: str = ""
     steps: list[Callable[[], None]] = field(default_factory=list)
-    """What happens when the next batch begins."""
+    """Called when the next batch begins."""
 
     def __post_init__(self) -> None:
         self.token = str(self.grid.token)
@@ -159,7 +159,7 @@ class Trial:
         return found
 
     def _spared(self, wrong: Collection[str]) -> list[str]:
-        """What is strange about the cell, and has not touched the query: it would be equal with anything else too.
+        """Whatever is strange about the cell did not affect the query: it would be equal with anything else too.
 
         Args:
             wrong: What went wrong in a run that was not refused.

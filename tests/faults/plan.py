@@ -15,7 +15,7 @@ LONGEST_HOLD = 6.0
 
 @dataclass(frozen=True)
 class Plan:
-    """What happens in a round, and when.
+    """The events of a round, and their times.
 
     Attributes:
         seed: The seed of everything else.

@@ -61,7 +61,7 @@ def newer(state: ClusterState) -> ClusterState:
 
 
 def put(control: Control, name: str, token: bytes) -> bool:
-    """What a client does: it verifies again when the state has changed."""
+    """As a client does, verify again when the state has changed."""
     while True:
         try:
             return control.put_slot(name, token, control.state().version)
@@ -110,7 +110,7 @@ class ControlContract:
         # Each was made from the one before: none was overwritten.
         assert target.members[0].control.state().version == last
 
-    def test_the_same_state_is_no_change(self, target: ControlUnderTest) -> None:
+    def test_the_same_state_changes_nothing(self, target: ControlUnderTest) -> None:
         control = target.members[0].control
         state = control.propose(newer)
         assert control.propose(lambda newest: newest) == state
@@ -226,7 +226,7 @@ class ControlContract:
         ids = {joined.member.id for joined in target.members}
         assert set(target.members[0].control.voters()) == ids
 
-    def test_who_has_left_can_do_nothing_and_is_told_nothing(self, target: ControlUnderTest) -> None:
+    def test_a_member_that_has_left_can_do_nothing_and_is_told_nothing(self, target: ControlUnderTest) -> None:
         leaver, *others = reversed(target.members)
         largest = leaver.control.state().largest
         leaver.control.leave()

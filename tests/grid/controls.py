@@ -132,7 +132,7 @@ def pid(joined: Joined) -> int:
 
 @contextlib.contextmanager
 def cluster(size: int, *, backup_count: int = 1, voters: int | None = None) -> Iterator[Controls]:
-    """A cluster of its own for one test."""
+    """A separate cluster for one test."""
     with Controls(backup_count=backup_count) as controls:
         for _ in range(size):
             controls.join()

@@ -93,7 +93,7 @@ def grid_of(
     lease: float = PATIENT,
     grace: float = 0.0,
 ) -> Iterator[Grid]:
-    """A grid with a token of its own."""
+    """A grid with its own token."""
     token = folder / "token"
     create_token(token)
     grid = Grid(access or Access(token_file=str(token)), SharedCluster(partitions, backup_count), lease, grace)

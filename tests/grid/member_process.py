@@ -1,4 +1,4 @@
-"""A member's control plane in a process of its own, which can be killed and paused with its server."""
+"""A member's control plane in its own process, which can be killed and paused with its server."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def leader(members: Sequence[MemberProcess]) -> MemberProcess:
 
 
 class _Calls:
-    """What the other process answers."""
+    """The other process's answer."""
 
     def __init__(self, joined: Joined, control: ZooKeeperControl) -> None:
         self._joined, self._control = joined, control

@@ -82,7 +82,7 @@ def test_entries_of_several_schemas_and_without_rows_are_put_and_got_in_one_call
     assert len(found) == 5
 
 
-def test_the_same_content_again_is_no_change_and_another_is_refused(grid: Grid) -> None:
+def test_the_same_content_again_changes_nothing_and_another_is_refused(grid: Grid) -> None:
     client = grid.client()
     manifest = client.put(entries_of(client, 5))
     used = [member.entries.used for member in grid.members]
@@ -300,12 +300,12 @@ def test_what_is_not_what_the_manifest_says_is_not_returned(grid: Grid) -> None:
         client.put_slot("log/1", b"token", forged)
 
 
-def test_a_cluster_that_was_formed_anew_is_another_one(grid: Grid) -> None:
+def test_a_cluster_that_was_re_formed_is_another_one(grid: Grid) -> None:
     client = grid.client()
     client.put(entries_of(client, 3))
     survivors = [member.id for member in grid.members]
     grid.cluster.change(lambda state: reformed(state, survivors, "another"))
-    with pytest.raises(GridError, match=f"re-formed: what answers is no longer cluster {grid.cluster.id}"):
+    with pytest.raises(GridError, match=f"re-formed: the members that answer are no longer cluster {grid.cluster.id}"):
         client.state()
     grid.client().put(entries_of(client, 3))
 
@@ -354,7 +354,7 @@ def test_a_replica_whose_memory_has_changed_is_not_believed(grid: Grid, caplog: 
     assert f"of member {broken.id} has another content" in caplog.text
 
 
-def test_who_alone_cannot_reach_another_member_does_not_take_it_out(grid: Grid) -> None:
+def test_a_member_that_alone_cannot_reach_another_does_not_take_it_out(grid: Grid) -> None:
     one, other, witness = grid.members
     # As behind a firewall of its own machine.
     one._report(other.address)
@@ -366,7 +366,7 @@ def test_who_alone_cannot_reach_another_member_does_not_take_it_out(grid: Grid) 
     assert [member.id for member in grid.cluster.now().members] == [one.id]
 
 
-def test_who_refuses_connections_and_holds_last_replicas_is_waited_for(
+def test_a_member_that_refuses_connections_and_holds_last_replicas_is_waited_for(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with grid_of(tmp_path, backup_count=0, grace=600.0) as grid:

@@ -88,7 +88,7 @@ def test_there_are_1_to_1000_partitions(wrong: int) -> None:
         first("c", member(1), partitions=wrong)
 
 
-def test_the_largest_state_is_no_more_than_a_node_of_zookeepers_holds() -> None:
+def test_the_largest_state_fits_into_a_node_of_zookeeper() -> None:
     ids = [f"{number:032x}" for number in range(12)]
     state = first(
         "c", Member(ids[0], "grpc+tls://a.long.name.of.a.machine:65535", "h"), partitions=1000, backup_count=6
@@ -98,7 +98,7 @@ def test_the_largest_state_is_no_more_than_a_node_of_zookeepers_holds() -> None:
     assert len(msgspec.msgpack.encode(state)) < 700_000
 
 
-def test_v06_backups_are_promoted_at_once_and_made_anew_by_and_by() -> None:
+def test_v06_backups_are_promoted_at_once_and_replaced_by_and_by() -> None:
     state = left(cluster(3), {"n1"})
     assert [state.rows[number - 1].replicas for number in (1, 4, 7, 10)] == [("n2",), ("n2",), ("n3",), ("n3",)]
     assert not state.lost
@@ -119,12 +119,12 @@ def test_v07_two_lost_together_lose_what_only_they_held() -> None:
     assert {row.replicas for row in state.rows} == {("n3",)}
 
 
-def test_v07_the_same_if_the_second_is_lost_before_its_backups_are_made_anew() -> None:
+def test_v07_the_same_if_the_second_is_lost_before_its_backups_are_replaced() -> None:
     # Who was promoted is then the last that held a partition.
     assert {number + 1 for number in left(left(cluster(3), {"n1"}), {"n2"}).lost} == {1, 2, 4, 5}
 
 
-def test_v08_nothing_is_lost_once_backups_are_made_anew() -> None:
+def test_v08_nothing_is_lost_once_backups_are_replaced() -> None:
     assert not left(settled(left(cluster(3), {"n1"})), {"n2"}).lost
 
 
@@ -155,7 +155,7 @@ def test_a_member_that_dies_while_it_copies_leaves_everything_as_it_was() -> Non
     assert all(row.replicas == row.target for row in state.rows)
 
 
-def test_who_copies_from_a_primary_that_dies_goes_on_with_its_backup() -> None:
+def test_a_member_that_copies_from_a_dying_primary_goes_on_with_its_backup() -> None:
     state = left(joined(cluster(3), member(4)), {"n1"})
     assert state.rows[0].replicas == ("n2",)
     assert "n4" in state.rows[0].target
@@ -203,13 +203,13 @@ def test_the_last_member_cannot_be_drained() -> None:
         drained(state, "n2")
 
 
-def test_who_was_to_leave_holds_everything_if_all_others_are_gone() -> None:
+def test_a_member_that_was_to_leave_holds_everything_if_all_others_are_gone() -> None:
     state = left(drained(cluster(2, backup_count=0), "n1"), {"n2"})
     assert {row.replicas for row in state.rows} == {("n1",)}
     assert len(state.lost) == 6
 
 
-def test_survivors_are_formed_anew_under_another_id() -> None:
+def test_survivors_are_re_formed_under_another_id() -> None:
     state = reformed(cluster(5), {"n4", "n5"}, "d")
     assert (state.cluster, state.version, state.largest) == ("d", 2, 2)
     assert [one.id for one in state.members] == ["n4", "n5"]
@@ -248,7 +248,7 @@ def test_an_even_split_would_lose_what_two_hold_together_unless_there_are_two_ba
     assert not would_lose(lost, {"n1", "n2"})
 
 
-def test_who_is_silent_counts_for_no_start_until_it_is_heard_of_again() -> None:
+def test_a_silent_member_counts_for_no_start_until_it_is_heard_of_again() -> None:
     silent = silenced(cluster(4), {"n3", "n4", "unknown"})
     assert silent.silent == ("n3", "n4")
     assert silent.version == cluster(4).version + 1
@@ -282,7 +282,7 @@ def test_k08_six_after_growth_from_five() -> None:
     assert not may_start(left(six, {"n1", "n2", "n3"}))
 
 
-def test_who_has_said_goodbye_does_not_count_any_more() -> None:
+def test_a_member_that_has_said_goodbye_no_longer_counts() -> None:
     state = cluster(3)
     for name in ("n3", "n2"):
         state = departed(settled(drained(state, name)), name)
@@ -297,7 +297,7 @@ def test_who_has_said_goodbye_does_not_count_any_more() -> None:
     assert (state.largest, state.lost) == (2, {})
 
 
-def test_who_is_missing_still_counts_when_others_say_goodbye() -> None:
+def test_a_missing_member_still_counts_when_others_say_goodbye() -> None:
     # Two of five may go on elsewhere: two that are left of the other three are not enough, even though one left.
     assert not may_start(departed(left(cluster(5), {"n4", "n5"}), "n3"))
     assert may_start(departed(left(cluster(5), {"n5"}), "n4"))

@@ -85,7 +85,7 @@ def test_what_is_removed_here_is_not_pulled_from_who_has_it_still(grid: Grid) ->
     copying._under_way -= 1
 
 
-def test_who_has_left_out_what_was_removed_is_not_ready(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_member_that_has_left_out_what_was_removed_is_not_ready(monkeypatch: pytest.MonkeyPatch) -> None:
     """A map was removed and began anew while another copy took long: its new entries were left out as well."""
     batch, digest = rows_of(3), Digest()
     digest.add(batch)
@@ -120,7 +120,7 @@ def test_what_comes_with_another_content_than_it_was_listed_with_is_not_kept(gri
     assert grid.members[0].entries.used == 0
 
 
-def test_who_has_copied_for_an_older_row_is_not_ready(grid: Grid) -> None:
+def test_a_member_that_has_copied_for_an_older_row_is_not_ready(grid: Grid) -> None:
     manifest = fill(grid, 5)
     proposals: list[int] = []
 
@@ -178,7 +178,7 @@ def test_a_member_without_memory_copies_when_it_has_some(grid: Grid) -> None:
     assert holds(new) == share(grid, new, manifest)
 
 
-def test_who_leaves_orderly_hands_everything_on_before(tmp_path: Path) -> None:
+def test_a_member_that_leaves_in_order_hands_everything_on_first(tmp_path: Path) -> None:
     with grid_of(tmp_path, 2, backup_count=0) as grid:
         manifest = fill(grid)
         going, staying = grid.members

@@ -99,7 +99,7 @@ def test_a_removed_server_ends_when_those_that_stay_go_on_without_it(
     assert all(each.member != "outsider" for each in ensemble._addresses.values())
 
 
-def test_who_has_read_of_a_server_cannot_let_it_vote_after_its_end(
+def test_a_member_that_has_read_of_a_server_cannot_let_it_vote_after_its_end(
     ensemble: Ensemble, session: ZooKeeperSession
 ) -> None:
     """Two left at once: the coordinator made a server the only voter that had just ended, and nobody could go on."""
@@ -220,7 +220,7 @@ def test_a_voter_that_has_died_keeps_what_it_has_until_a_majority_goes_on_withou
     assert server.is_whole
 
 
-def test_who_has_not_heard_of_a_new_voter_finds_it_nevertheless() -> None:
+def test_a_client_that_has_not_heard_of_a_new_voter_finds_it_nevertheless() -> None:
     """Two left at once, and the one that stayed went on asking the server of one of them."""
     ensemble = Ensemble("me", SETTINGS)
     one, two, own = (ServerAddress(id_, f"n{id_}", "127.0.0.1", id_, 9, 9, 9) for id_ in (1, 2, 3))

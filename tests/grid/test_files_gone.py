@@ -42,7 +42,7 @@ def test_members_whose_token_file_changes_go_on_when_one_of_them_dies(content: s
         assert [member._reason for member in grid.members] == ["", ""]
 
 
-def test_who_has_never_read_the_token_is_told_what_is_missing(tmp_path: Path) -> None:
+def test_a_client_that_has_never_read_the_token_is_told_what_is_missing(tmp_path: Path) -> None:
     connections = Connections(Access(str(tmp_path / "missing")))
     with pytest.raises(AnalysisError, match=r'--token-file: ".*missing" cannot be read: No such file'):
         connections.ask("grpc://127.0.0.1:9", Ping(), str)

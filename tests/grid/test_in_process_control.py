@@ -36,6 +36,6 @@ def test_before_it_joins_there_is_no_state() -> None:
         InProcessControl().state()
 
 
-def test_clusters_have_ids_of_their_own() -> None:
+def test_clusters_have_their_own_ids() -> None:
     clusters = {Joined.joined(InProcessControl(), ALONE).control.state().cluster for _ in range(3)}
     assert len(clusters) == 3

@@ -77,7 +77,7 @@ def test_nothing_is_seen_before_the_slot_is_put(writer: JournalWriter, journal: 
     assert journal.latest().ends == {0: 1, 1: 0, 2: 0, 3: 0}
 
 
-def test_who_has_read_an_epoch_knows_its_watermark_in_partitions_without_rows(
+def test_a_reader_of_an_epoch_knows_its_watermark_in_partitions_without_rows(
     writer: JournalWriter, journal: Journal
 ) -> None:
     for epoch in range(1, 20):
@@ -247,7 +247,7 @@ def test_rows_of_another_journal_do_not_follow_those_of_one_that_was_removed(
 
 
 @pytest.mark.parametrize("offsets", [{"0": 1}, {0: 1.0}, {0: None}, {0: True}, {0: -1}, {0: 1 << 63}])
-def test_what_is_no_offset_does_not_come_to_the_writer(
+def test_what_is_not_an_offset_does_not_reach_the_writer(
     writer: JournalWriter, journal: Journal, offsets: dict[int, int]
 ) -> None:
     writer.write(1, {0: [1]})
@@ -290,7 +290,7 @@ def test_a_process_without_pyspark_reads(grid: Grid, writer: JournalWriter) -> N
     assert done.stdout == "[{'n': 5, '_partition': 0, '_offset': 0, '_epoch': 1}] 1\n", done.stderr
 
 
-def test_a_partition_that_is_none_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_partition_that_does_not_exist_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     journal = Journal("", "orders", client=SimpleNamespace())  # type: ignore[arg-type]
     monkeypatch.setattr(journal._store, "newest", lambda: EMPTY)
     with pytest.raises(AnalysisError, match='journal "orders" has no partition 7: there are 3, from 0'):

@@ -96,7 +96,7 @@ class Model:
 
 
 @given(epochs)
-def test_offsets_have_no_hole_and_are_those_of_one_row_for_ever(given_epochs: list[tuple[list[int], int]]) -> None:
+def test_offsets_have_no_hole_and_belong_to_one_row_forever(given_epochs: list[tuple[list[int], int]]) -> None:
     model = Model()
     for counts, elapsed in given_epochs:
         model.version = model.append(counts, elapsed)
@@ -154,7 +154,7 @@ def kept_or_full(retention: Retention, version: JournalVersion, offsets: dict[in
 
 
 @pytest.mark.parametrize("waits", [True, False])
-def test_an_epoch_that_is_larger_than_the_limit_is_no_readers_fault(waits: bool) -> None:
+def test_an_epoch_that_is_larger_than_the_limit_is_not_a_readers_fault(waits: bool) -> None:
     model = Model()
     model.version = model.append([5, 0, 0], 0)
     with pytest.raises(FullError) as caught:
@@ -212,7 +212,7 @@ def test_progress_is_bounded_and_its_watermarks_are_none_that_came_later(counts:
 
 
 @pytest.mark.parametrize("rows", [lambda _: 1, lambda _: 0, lambda epoch: epoch % 3 == 0], ids=["all", "none", "some"])
-def test_a_journal_that_goes_on_for_ever_has_a_bounded_number_of_rows_that_say_how_far_it_came(
+def test_a_journal_that_goes_on_forever_has_a_bounded_number_of_progress_rows(
     rows: Callable[[int], int],
 ) -> None:
     client, version = Memory(), EMPTY

@@ -104,7 +104,7 @@ def grid(tmp_path: Path) -> Iterator[GridProcesses]:
 
 
 def paused(grid: GridProcesses, which: int) -> None:
-    """Pause a member while snapshots are written, and let it go on when it is none any more."""
+    """Pause a member while snapshots are written, and let it go on when it no longer is one."""
     writer = Writer(grid.client(), random.Random(which))
     writer.write(0)
     member = grid.members.pop(which)

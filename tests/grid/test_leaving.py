@@ -99,7 +99,7 @@ def test_a_control_plane_that_does_not_answer_keeps_it_until_the_time_is_up(
 
 
 @pytest.mark.logs_errors
-def test_who_is_cut_off_does_not_rely_on_the_backups_of_others(
+def test_a_member_that_is_cut_off_does_not_rely_on_the_backups_of_others(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The survivor of three was stopped: it went after 60 s, with exit status 0, and with all that there was."""
@@ -187,7 +187,7 @@ def test_two_members_stopped_at_once_lose_nothing_and_who_does_says_so(tmp_path:
 
 @pytest.mark.parametrize("alone", [True, pytest.param(False, marks=pytest.mark.crash)])
 def test_a_member_that_is_stopped_before_it_has_joined_ends(alone: bool, tmp_path: Path) -> None:
-    """What came in the first seconds of a start was lost."""
+    """A signal in the first seconds of a start was lost."""
     create_token(tmp_path / "token")
     arguments = ("--alone",) if alone else ("--host", "h")
     member = MemberProcess(tmp_path, tmp_path / "token", arguments).begin()
@@ -204,7 +204,7 @@ def test_a_member_that_is_stopped_before_it_has_joined_ends(alone: bool, tmp_pat
 
 
 @pytest.mark.crash
-def test_who_is_stopped_as_soon_as_others_know_it_does_not_count_any_more(tmp_path: Path) -> None:
+def test_a_member_that_is_stopped_as_soon_as_others_know_it_no_longer_counts(tmp_path: Path) -> None:
     """It ended without a word: the grid of one was half of two from then on, and no query started in it."""
     with GridProcesses(tmp_path, 1) as grid:
         client = grid.client()

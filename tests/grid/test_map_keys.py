@@ -36,8 +36,8 @@ def test_two_keys_have_two_texts(one: tuple[str, str], other: tuple[str, str]) -
     assert (text_of(one, ["text", "text"]) == text_of(other, ["text", "text"])) == (one == other)
 
 
-def test_a_stored_key_that_is_no_text_is_refused_by_name() -> None:
-    """What Spark makes of bytes: the task that looked for its change ended with a traceback."""
+def test_a_stored_key_that_is_not_text_is_refused_by_name() -> None:
+    """Spark makes such text of bytes: the task that looked for its change ended with a traceback."""
     column = pa.array([b"a", b"\xff"], pa.binary()).view(pa.string())
     with pytest.raises(AnalysisError, match=r"key: b'\\xff' is not Unicode text: it is not in UTF-8"):
         texts_of([column])
@@ -66,7 +66,7 @@ def test_a_key_of_another_type_is_refused_by_name(key: tuple[object, ...], kinds
 
 
 @pytest.mark.parametrize("given", [["a", None], ["a", ["b"]], ["a", {"b": 1}], "ab", {"a": 1, "b": 2}, 1])
-def test_what_is_no_list_of_values_is_no_key(given: object) -> None:
+def test_what_is_not_a_list_of_values_is_not_a_key(given: object) -> None:
     """As texts no row has them, and the answer would be that there is none."""
     with pytest.raises(ValueError, match="is not a list of values"):
         key_of(given, ["text", "text"])

@@ -131,14 +131,14 @@ def test_rows_of_large_layers_are_not_put_together() -> None:
     assert [answer.places for answer in rows_of(entries, FindRows(["k"], lookups))] == [[], [0], [1]]
 
 
-def test_as_many_keys_as_one_likes_and_long_ones_are_looked_for(writer: MapWriter, reader: Map) -> None:
+def test_any_number_of_keys_and_long_ones_are_looked_up(writer: MapWriter, reader: Map) -> None:
     short = {f"k{n}": n for n in range(60_000)}
     long = {f"{n}{'ä' * (1 << 20)}": n for n in range(9)}
     writer.write(1, short | long)
     assert {key: row["n"] for key, row in reader.get_all([*short, *long]).items()} == short | long
 
 
-def test_many_keys_are_of_one_epoch_while_others_are_written(
+def test_many_keys_come_from_one_epoch_while_others_are_written(
     writer: MapWriter, reader: Map, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     epochs = iter(range(1, 100))
@@ -195,7 +195,7 @@ def test_rows_of_a_part_are_those_that_arrow_has(grid: Grid) -> None:
     assert [*reader.part(manifest, [])] == []
 
 
-def test_what_is_no_layer_is_not_searched(grid: Grid) -> None:
+def test_what_is_not_a_layer_is_not_searched(grid: Grid) -> None:
     client = grid.client()
     [held] = write_files(client, {"home/record": b"content"})
     with pytest.raises(MalformedError, match="is not a layer of a map"):
@@ -303,7 +303,7 @@ def test_what_is_held_inside_of_what_is_held_leaves_that_as_it_was(writer: MapWr
     assert writer.client.entries(writer.store.place.leases()) == []
 
 
-def test_a_scan_reads_what_its_lease_is_on_whatever_others_read_meanwhile(
+def test_a_scan_reads_what_its_lease_is_on_whatever_others_read(
     writer: MapWriter, reader: Map, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writer.write(1, {"a": 1})
@@ -433,7 +433,7 @@ def test_rows_expire_by_the_clock_of_the_epoch(writer: MapWriter, reader: Map) -
     assert (reader.get("a"), scanned(reader)) == (None, {"b": 3, "c": 4})
 
 
-def test_each_read_is_of_one_epoch_while_others_are_written(writer: MapWriter, grid: Grid) -> None:
+def test_each_read_sees_one_epoch_while_others_are_written(writer: MapWriter, grid: Grid) -> None:
     keys = [f"k{n}" for n in range(40)]
     writer.write(1, dict.fromkeys(keys, 1))
     failures: list[object] = []
@@ -536,7 +536,7 @@ print(issubclass(GridError, StorageError), GridError("[SPARKJET_GRID.MOVED] it h
 
 
 def test_the_address_of_a_grid_is_not_that_of_a_map() -> None:
-    with pytest.raises(AnalysisError, match="What it holds is the next argument"):
+    with pytest.raises(AnalysisError, match="name of the map or journal is the next argument"):
         Map("grid://127.0.0.1:5710/orders", "orders")
     with pytest.raises(AnalysisError, match='"a/b" is not a name of a map'):
         Map("grid://127.0.0.1:5710", "a/b")

@@ -47,7 +47,7 @@ def heard(networks: Networks, *pairs: str) -> list[bool]:
     return [process.communicate()[0] == b"heard\n" for process in asked]
 
 
-def test_who_is_on_one_side_of_a_split_can_talk(networks: Networks) -> None:
+def test_machines_on_one_side_of_a_split_can_talk(networks: Networks) -> None:
     pairs = "ab", "ba", "cd", "ac", "db"
     assert heard(networks, *pairs) == [True] * 5
     networks.split("ab", "cd")

@@ -60,7 +60,7 @@ def test_figure_3_a_fourth_node_gets_a_primary_and_a_backup_of_each() -> None:
     assert {member for _, member in copied(before, table)} == {"n4"}
 
 
-def test_figure_4_backups_are_promoted_and_made_anew() -> None:
+def test_figure_4_backups_are_promoted_and_replaced() -> None:
     """V06."""
     before = new(12, THREE)
     table = after(before, {"n2": "h2", "n3": "h3"})
@@ -106,7 +106,7 @@ def test_there_are_no_more_backups_than_other_members(members: int, wanted: int,
     assert {len(row) for row in new(12, hosts, wanted)} == {effective + 1}
 
 
-def test_who_has_the_data_already_gets_it_back() -> None:
+def test_a_member_that_has_the_data_already_gets_it_back() -> None:
     before = new(PARTITIONS, THREE)
     promised = after(before, FOUR)
     kept = [[member for member in row if member in THREE] for row in promised]
@@ -117,7 +117,7 @@ def test_a_new_row_begins_with_who_has_the_data() -> None:
     assert placed([("gone",)], [("n3",)], THREE, 1)[0][0] == "n3"
 
 
-def test_without_members_there_is_nobody_to_hold_anything() -> None:
+def test_without_members_nobody_holds_anything() -> None:
     assert placed([("n1",)] * 2, [("n1",)] * 2, {}, 1) == [(), ()]
 
 
@@ -151,7 +151,7 @@ def test_every_member_holds_as_much_as_the_others(history: tuple[int, list[dict[
 
 @st.composite
 def _any_rows(draw: st.DrawFn) -> tuple[list[list[str]], list[str], int]:
-    """What is left of any table, the members, and the number of replicas that are wanted."""
+    """The remains of any table, the members, and the number of replicas that are wanted."""
     members = [f"n{number}" for number in range(draw(st.integers(2, 5)))]
     copies = draw(st.integers(1, min(3, len(members))))
     row = st.lists(st.sampled_from(members), max_size=copies, unique=True)

@@ -79,7 +79,7 @@ JOURNALS: Mapping[str, Callable[[Journal], object]] = {
 """The same of a journal, in an order in which each has what it needs."""
 ENDS = ("remove", "close")
 LOCAL = {"release"}
-"""What asks no member, where nothing is registered."""
+"""Calls that ask no member if nothing is registered."""
 
 
 @pytest.fixture
@@ -115,7 +115,7 @@ def test_readers_in_every_order(grid: Grid, kind: str) -> None:
             # What another thread has released.
             methods["register"](reader)
         assert [*map(outcome, calls), *at_once(*calls)] == ["done"] * 4, name
-    # Nothing is held any more.
+    # Nothing is held.
     assert isinstance(reader, Map) or reader._leases == {}
     assert at_once(reader.remove, reader.remove)[0].startswith(("done", *told))
     gone = {name: outcome(partial(method, reader)) for name, method in methods.items()}

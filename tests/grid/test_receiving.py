@@ -1,4 +1,4 @@
-"""What is put is taken by the primary only, and by backups only from the primary they know: zombies change nothing."""
+"""Entries are taken by the primary only, and by backups only from the primary they know: zombies change nothing."""
 
 from __future__ import annotations
 
@@ -276,7 +276,7 @@ def test_a_schema_that_is_not_held_is_refused(grid: Grid) -> None:
     connections.close()
 
 
-def test_nobody_there_is_unreachable(grid: Grid) -> None:
+def test_a_member_that_is_not_there_is_unreachable(grid: Grid) -> None:
     member = outsider(grid)
     grid.kill(member)
     with pytest.raises(UnreachableError, match="does not answer"):

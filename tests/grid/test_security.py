@@ -1,4 +1,4 @@
-"""What strangers and forgers send to a member's port: it executes nothing, and the member goes on."""
+"""Bytes of strangers and forgers at a member's port: none are executed, and the member goes on."""
 
 from __future__ import annotations
 
@@ -187,7 +187,7 @@ HTTP2 = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 @example(b"GET / HTTP/1.1\r\n\r\n", False)
 @example(b"\x00\x00\x00\x04\x00\x00\x00\x00\x00" + b"\xff\xff\xff\x00\x01\x00\x00\x00\x01" * 20, True)
 @example(PICKLE, False)
-def test_bytes_that_are_no_flight_do_not_end_a_member(grid: Grid, content: bytes, is_http2: bool) -> None:
+def test_bytes_that_are_not_flight_do_not_end_a_member(grid: Grid, content: bytes, is_http2: bool) -> None:
     with socket.create_connection(("127.0.0.1", port_of(grid.members[0])), 5) as connection:
         connection.sendall((HTTP2 if is_http2 else b"") + content)
         connection.shutdown(socket.SHUT_WR)
@@ -264,7 +264,7 @@ def converse(context: ssl.SSLContext, port: int) -> None:
 
 @CRAFTED
 @given(st.binary(max_size=500))
-def test_bytes_that_are_no_tls_do_not_end_a_member(encrypted: Grid, content: bytes) -> None:
+def test_bytes_that_are_not_tls_do_not_end_a_member(encrypted: Grid, content: bytes) -> None:
     with socket.create_connection(("127.0.0.1", port_of(encrypted.members[0])), 5) as connection:
         connection.sendall(content)
     assert answers(encrypted)

@@ -204,7 +204,7 @@ def test_a_loop_that_fails_says_why_and_goes_on(caplog: pytest.LogCaptureFixture
     assert sorted(told) == sorted(f"{name} has failed, and goes on: {cause}" for name, cause in fails)
 
 
-def test_who_forms_a_grid_anew_twice_at_once_is_told_so() -> None:
+def test_a_second_attempt_to_re_form_a_grid_is_told_so() -> None:
     """The second command took the place of the first one, which waited for two minutes, and failed."""
     membership = _membership(Fails(ValueError(), 0))
     answer = in_background(lambda: membership.reform(["me"]), "grid-to-one")

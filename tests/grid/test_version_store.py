@@ -1,4 +1,4 @@
-"""What is remembered of versions, which several threads read at once."""
+"""The memory of versions, which several threads read at once."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Interrupted(str):
         return super().__hash__()
 
 
-def test_a_version_is_read_that_another_thread_forgets_meanwhile() -> None:
+def test_a_version_is_read_that_another_thread_forgets() -> None:
     store = MapStore(cast("GridClient", Manifests()), MapPlace("m"))
     assert store.decoded(held("1")).number == 1
     name = Interrupted("1")

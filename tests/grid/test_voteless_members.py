@@ -25,7 +25,7 @@ for number in (2, 3, 4):
     STATE = joined(STATE, Member(f"n{number}", f"grpc://127.0.0.1:{number}", f"h{number}"))
 
 
-def test_who_cannot_vote_does_not() -> None:
+def test_a_member_that_cannot_vote_does_not() -> None:
     assert wanted_voters(without_votes(STATE, {"n1"}), ["n1"]) == ["n2", "n3", "n4"]
     # Never two.
     assert wanted_voters(without_votes(STATE, {"n1", "n4"}), ["n1", "n4", "n3"]) == ["n3"]
@@ -66,7 +66,7 @@ def test_a_machine_without_a_certificate_is_refused(tmp_path: Path) -> None:
 def test_a_machine_without_a_temporary_directory_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     settings = ZooKeeperSettings("a token for tests", directory=str(tmp_path / "file"))
-    check(settings, "below TMPDIR: .*file is no directory that this user can write to")
+    check(settings, "below TMPDIR: .*file is not a directory that this user can write to")
 
 
 @pytest.mark.crash
@@ -89,7 +89,7 @@ def test_a_member_without_java_says_so_and_does_not_start(tmp_path: Path) -> Non
 
 @pytest.mark.crash
 @pytest.mark.logs_errors
-def test_others_vote_instead_of_who_cannot_any_more(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_others_vote_in_place_of_members_that_no_longer_can(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Nobody could, as long as the one that was asked did not: the only voter's end froze all."""
     with Controls() as controls:
         controls.fill(1)
@@ -119,8 +119,8 @@ def test_others_vote_instead_of_who_cannot_any_more(tmp_path: Path, caplog: pyte
 
 
 @pytest.mark.crash
-def test_who_is_to_vote_and_offers_no_server_is_not_waited_for(caplog: pytest.LogCaptureFixture) -> None:
-    """Whatever keeps it: a member that hangs cannot say so."""
+def test_a_voter_that_offers_no_server_is_not_waited_for(caplog: pytest.LogCaptureFixture) -> None:
+    """Whatever delays it: a member that hangs cannot say so."""
     with Controls() as controls:
         controls.fill(1)
         ghost = controls.outsider(controls.any.contacts())

@@ -40,7 +40,7 @@ def test_without_members_nobody_votes() -> None:
 
 
 @pytest.mark.parametrize("voting", [["n1", "n3", "n4"], ["n2", "n3", "n4"]])
-def test_who_votes_stays(voting: list[str]) -> None:
+def test_voters_stay(voting: list[str]) -> None:
     state = cluster(5)
     assert wanted_voters(state, voting) == voting
     gone = left(state, {"n4"})
@@ -59,7 +59,7 @@ def test_other_hosts_come_first() -> None:
     assert wanted_voters(cluster(5, hosts="aabbc"), ["n1"]) == ["n1", "n2", "n4"]
 
 
-def test_who_is_to_leave_does_not_vote() -> None:
+def test_a_member_that_is_to_leave_does_not_vote() -> None:
     state = drained(cluster(4), "n1")
     assert wanted_voters(state, ["n0", "n1", "n2"]) == ["n0", "n2", "n3"]
     assert wanted_voters(drained(cluster(3), "n0"), ["n0", "n1", "n2"]) == ["n1"]

@@ -134,7 +134,7 @@ def test_another_token_is_refused(zookeeper: Controls) -> None:
         Joined.joined(stranger, Member("stranger", "grpc://127.0.0.1:1", "h1"))
 
 
-def test_who_has_no_token_can_neither_read_nor_write(zookeeper: Controls) -> None:
+def test_without_the_token_nobody_can_read_or_write(zookeeper: Controls) -> None:
     zookeeper.fill(1)
     client = KazooClient(zookeeper.any.contacts()[0])
     client.start(10)
@@ -199,7 +199,7 @@ def test_a_member_whose_session_ends_goes_on_in_another_one_if_nobody_has_missed
     until(lambda: alone.control.voters() == [alone.member.id], "its server to be known")
 
 
-def test_who_was_interrupted_itself_takes_nobody_for_dead(zookeeper: Controls) -> None:
+def test_a_member_that_was_interrupted_itself_takes_nobody_for_dead(zookeeper: Controls) -> None:
     """After a majority has slept the first member that is back would find itself alone, and remove all others."""
     zookeeper.fill(2)
     first, second = zookeeper.members

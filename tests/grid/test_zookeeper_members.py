@@ -19,7 +19,7 @@ pytestmark = pytest.mark.crash
 
 
 class Cluster:
-    """Members in processes of their own."""
+    """Members in their own processes."""
 
     def __init__(self, **settings: Any) -> None:
         self.members: list[MemberProcess] = []
@@ -106,7 +106,7 @@ def test_a_member_that_was_paused_ends_and_decides_nothing(whom: str) -> None:
 @pytest.mark.parametrize(
     "grace", [pytest.param(600.0, id="waited for"), pytest.param(0.0, id="not waited for", marks=pytest.mark.long)]
 )
-def test_who_holds_the_last_replicas_is_waited_for(grace: float) -> None:
+def test_a_member_that_holds_the_last_replicas_is_waited_for(grace: float) -> None:
     """Without backups, everybody does; who is silent for longer is removed as anybody else."""
     with cluster(3, voters=3, backup_count=0, grace=grace) as grid:
         led = leader(grid.members)
@@ -250,7 +250,7 @@ def test_servers_that_have_died_begin_again_where_they_were_though_nobody_can_an
 
 
 @pytest.mark.long
-def test_survivors_without_a_majority_are_formed_anew_by_the_operator() -> None:
+def test_survivors_without_a_majority_are_re_formed_by_the_operator() -> None:
     """In CI, `cli/test_grid_operations.py` forms members anew that hold rows."""
     with cluster(5, voters=3, patience=2.0) as grid:
         voters = set(grid.members[0].call("voters"))

@@ -60,7 +60,7 @@ def test_a_server_that_hangs_up_instead_of_a_handshake(authority: Authority) -> 
         hanging_up.join()
 
 
-def test_files_that_are_no_certificates(tmp_path: Path) -> None:
+def test_files_that_are_not_certificates(tmp_path: Path) -> None:
     file = tmp_path / "empty"
     file.touch()
     with socket.create_server(("127.0.0.1", 0)) as server, _nothing_left_open(), pytest.raises(OSError):  # noqa: PT011

@@ -44,7 +44,7 @@ def program() -> str:
 
 
 class Browser:
-    """One tab of a Chromium of its own.
+    """One tab of its own Chromium.
 
     Args:
         home: A directory for its profile.
@@ -111,7 +111,7 @@ class Browser:
         self.waits_for("!window.before && document.readyState === 'complete'", url)
 
     def value(self, expression: str) -> Any:
-        """What an expression of JavaScript gives."""
+        """The value of a JavaScript expression."""
         found = self.ask("Runtime.evaluate", expression=expression, returnByValue=True)
         assert "exceptionDetails" not in found, found["exceptionDetails"]
         return found["result"].get("value")

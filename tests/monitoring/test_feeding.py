@@ -39,7 +39,7 @@ def history_of(query: sj.StreamingQuery) -> History:
 
 
 def check_recorded(query: sj.StreamingQuery, home: Path) -> None:
-    """What the records say is what the last epoch reported, but for what they do not hold."""
+    """A view fed from the records equals the last epoch's report, except for the fields that records lack."""
     recorded = RecordedRun(RecordLog(DirectoryStore(PosixDirectory(home / "snapshots"))), "home", NOW)
     assert recorded.look()
     assert not recorded.look()

@@ -113,7 +113,7 @@ def test_names_may_hold_anything() -> None:
     assert scraped(runs)["sparkjet_up"] == {(("query", 'q"\n\\'),): 1}
 
 
-def test_queries_of_one_name_in_two_sessions_have_samples_of_their_own() -> None:
+def test_queries_of_one_name_in_two_sessions_have_separate_samples() -> None:
     runs = Runs()
     for number in (1, 2):
         run = Run(f"{number}23456789", f"run-{number}", "bars", number)

@@ -49,7 +49,7 @@ def page(runs: Runs) -> Iterator[Page]:
 def asked(
     page: Page, path: str, *, knows: bool = True, method: str = "GET", **headers: str
 ) -> tuple[http.client.HTTPResponse, str]:
-    """What it answers, to one who knows its token or does not."""
+    """Its response, with or without the token."""
     headers |= _bearer(page) if knows else {}
     with closing(http.client.HTTPConnection("127.0.0.1", page.port, timeout=60)) as connection:
         connection.request(method, path, headers={"Connection": "close", **headers})
@@ -186,7 +186,7 @@ def test_the_grid_of_a_home_is_asked_and_what_it_fails_with_is_told(page: Page, 
 
 
 PUBLIC = {"/", "/page.html", "/page.js", "/page.css", "/alerts.yml", "/dashboard.json"}
-"""What is the same in every installation."""
+"""The same in every installation."""
 
 
 def test_without_the_token_nothing_of_a_query_is_read(page: Page) -> None:
@@ -206,7 +206,7 @@ def test_without_the_token_nothing_of_a_query_is_read(page: Page) -> None:
 
 
 def test_other_sites_get_nothing_through_a_browser(page: Page) -> None:
-    """A site with a name of its own for this address has no token, and none of another origin gets an answer."""
+    """A site with its own name for this address has no token, and none of another origin gets an answer."""
     assert asked(page, "/runs", knows=False, Host="evil.example")[0].status == 401
     for path in ("/", "/runs", "/metrics"):
         answer, _ = asked(page, path, Origin="http://evil.example")
@@ -218,7 +218,7 @@ def test_other_sites_get_nothing_through_a_browser(page: Page) -> None:
     assert asked(page, "/runs", knows=False, method="OPTIONS", Origin="http://evil.example")[0].status == 405
 
 
-def test_a_token_of_ones_own_is_asked_for_and_not_printed(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_token_that_the_user_chose_is_asked_for_and_not_printed(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
     page = Page(token="open-it", runs=runs, clock=ManualClock(NOW))
     try:
         assert page.url == f"http://127.0.0.1:{page.port}/#token=open-it"

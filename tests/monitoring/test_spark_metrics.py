@@ -26,7 +26,7 @@ def switched_back(spark: SparkSession) -> Iterator[None]:
 
 
 def gauges(spark: SparkSession, query: str) -> dict[str, int]:
-    """What Spark's sinks would send of a query: what one test registers stays for the others."""
+    """The metrics that Spark's sinks would send of a query; those that one test registers stay for the others."""
     system = _field(spark, "org.apache.spark.SparkEnv", "metricsSystem", spark.sparkContext._jsc.sc().env())
     values = _field(spark, "org.apache.spark.metrics.MetricsSystem", "registry", system).getGauges()
     prefix = f"sparkjet.{query}."

@@ -1,4 +1,4 @@
-"""What is said of a run."""
+"""The view of a run."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_advice_can_be_copied() -> None:
     assert 'query.retireSubstream("a \\"b\\"\\\\ü")' in advice
 
 
-def test_who_has_just_moved_needs_no_advice() -> None:
+def test_a_substream_that_has_just_moved_needs_no_advice() -> None:
     run = run_with(report(1, {"a": substream(1), "b": substream(9 * SECOND)}))
     run.history.add(report(2, {"a": substream(2), "b": substream(9 * SECOND)}), NOW - SECOND)
     assert sentence(run, NOW) == ("“a” holds the stream back by 9.0 s.", None)
@@ -146,7 +146,7 @@ def test_a_failure_in_a_python_worker_names_what_it_has_raised() -> None:
     assert run.condition == "SPARKJET_FUNCTION"
 
 
-def test_a_run_ends_though_its_failure_has_no_message_any_more() -> None:
+def test_a_run_ends_though_its_failure_no_longer_has_a_message() -> None:
     """py4j asks the JVM for the message of its errors."""
 
     class GoneError(RuntimeError):

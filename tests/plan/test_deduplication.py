@@ -123,7 +123,7 @@ def test_of_a_stream_without_a_watermark_every_row_comes_once(spark: SparkSessio
     assert driver.watermark is None
 
 
-def test_where_a_key_is_kept_for_ever_rows_without_a_time_are_rows_as_in_sparks_batch(spark: SparkSession) -> None:
+def test_where_a_key_is_kept_forever_rows_without_a_time_are_rows_as_in_sparks_batch(spark: SparkSession) -> None:
     """Their time is no part of the key, and nothing is forgotten by it; windows behind count them as timeless."""
 
     def query(rows: Stream) -> Any:
@@ -172,7 +172,7 @@ def test_windows_over_what_is_left_count_each_once_and_lose_nothing(spark: Spark
     assert all(stage.operator.segments == [] for stage in driver.engine.state.stages.values())
 
 
-def test_rows_that_no_watermark_forgets_may_be_late_for_the_windows_behind(spark: SparkSession) -> None:
+def test_rows_that_no_watermark_forgets_may_be_late_for_later_windows(spark: SparkSession) -> None:
     def query(rows: Stream) -> Any:
         windows = rows.withWatermark("ts", 0).dropDuplicates(["id"]).groupBy(F.window("ts", "10 seconds")).count()
         return [windows, windows.lateRows]

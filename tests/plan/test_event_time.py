@@ -160,7 +160,7 @@ def test_a_replaced_window_of_results_is_refused(
         lambda s: s.drop("_sparkjet_time"),
     ],
 )
-def test_the_columns_behind_the_event_time_are_not_touched(
+def test_the_columns_after_the_event_time_are_not_touched(
     watermarked: Stream, spoil: Callable[[Stream], Stream]
 ) -> None:
     for changed in (watermarked, watermarked.groupBy(sj.window("ts", "1 minute"), "k").count()):

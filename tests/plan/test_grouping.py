@@ -90,7 +90,7 @@ def test_there_is_at_most_one_window(stream: Stream) -> None:
     assert stream.groupBy().count().columns == ["count"]
 
 
-def test_windows_without_a_watermark_are_kept_for_ever(stream: Stream) -> None:
+def test_windows_without_a_watermark_are_kept_forever(stream: Stream) -> None:
     unmarked = sj.stream(stream._feed.transformations.below.source)  # type: ignore[union-attr]
     kept = unmarked.groupBy("k", F.window("other", "10 minutes", "5 minutes").alias("w")).count()
     assert isinstance(kept, RollingStream)

@@ -1,4 +1,4 @@
-"""What is known of the substreams of several inputs before the first row."""
+"""Substreams of several inputs that are known before the first row."""
 
 from __future__ import annotations
 

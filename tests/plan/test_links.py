@@ -128,7 +128,7 @@ def passed(batches: Iterator[Any]) -> Iterator[Any]:
     yield from batches
 
 
-def test_rows_made_anew_have_no_time_any_more(events: Stream) -> None:
+def test_rebuilt_rows_no_longer_have_a_time(events: Stream) -> None:
     for remade in (
         events.mapInPandas(passed, events.schema),
         events.mapInArrow(passed, events.schema, False, None),

@@ -55,7 +55,7 @@ def test_columns_keep_sparks_mark_of_a_window(spark: SparkSession) -> None:
     assert found.select(F.date_format(F.window_time("w"), "ss.SSSSSS")).collect()[0][0] == "09.999999"
 
 
-def test_what_spark_runs_has_identities_of_its_own(spark: SparkSession) -> None:
+def test_what_spark_runs_has_its_own_identities(spark: SparkSession) -> None:
     """Where spark.sql.planChangeValidation is on, Spark refuses a column that is made of one of the same identity."""
     clicks, orders = two(spark)
     united = Sources.of({clicks: None, orders: None}).united

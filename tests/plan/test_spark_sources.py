@@ -35,7 +35,7 @@ SOCKET = "org.apache.spark.sql.execution.streaming.sources.TextSocketSourceProvi
 
 
 class CrashError(Exception):
-    """What stands for the driver's death in these tests."""
+    """Stands for the driver's death in these tests."""
 
 
 class Crash:
@@ -256,7 +256,7 @@ def with_cte(df: DataFrame) -> DataFrame:
     return df.sparkSession.sql("WITH r AS (SELECT * FROM rates) SELECT * FROM r UNION ALL SELECT * FROM r")
 
 
-def test_a_common_table_expression_is_no_source_of_its_own(spark: SparkSession) -> None:
+def test_a_common_table_expression_is_not_a_source(spark: SparkSession) -> None:
     assert streaming_sources(with_cte(read(spark, "rate"))) == 1
     assert acknowledging_source(with_cte(read(spark, "RATE"))) is None
 

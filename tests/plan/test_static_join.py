@@ -133,7 +133,7 @@ def test_a_stream_gives_what_a_dataframe_gives(
 
 
 def test_a_table_of_any_making(spark: SparkSession, stream: Stream) -> None:
-    """What a stream must not contain, a static table may."""
+    """A static table may contain expressions that a stream must not."""
     table = spark.sql("SELECT DISTINCT id % 3 AS id, rank() OVER (ORDER BY id) AS r FROM range(3) ORDER BY id LIMIT 2")
     assert found(stream.join(table, "id").select("id", "r").toDF()) == ["Row(id=1, r=2)"]
 

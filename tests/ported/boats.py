@@ -35,7 +35,7 @@ def trips_with_receipts(trips, receipts):
 
 
 class Pairing(StatefulProcessor):
-    """Whichever of a departure and its receipt comes first waits in a variable of its own."""
+    """Whichever of a departure and its receipt comes first waits in its own variable."""
 
     def init(self, handle):
         self.departure = handle.getValueState("departure", "people int, leftAt timestamp")

@@ -41,15 +41,15 @@ class Both:
         return self
 
     def spark(self, query: Callable[[Any], Any], mode: str = "append") -> list[Row]:
-        """What Spark's own query gives."""
+        """The result of Spark's own query."""
         return self._run(query(self.source()).writeStream.outputMode(mode))
 
     def sparkjet(self, query: Callable[[Any], Any], mode: str = "append", **options: object) -> list[Row]:
-        """What the same query gives with sparkjet."""
+        """The result of the same query with sparkjet."""
         return self._run(query(sj.stream(self.source())).writeStream.outputMode(mode).options(**options))
 
     def batch(self, query: Callable[[Any], Any]) -> list[Row]:
-        """What Spark gives for all rows at once."""
+        """Spark's result for all rows at once."""
         found: DataFrame = query(self.whole())
         return found.collect()
 

@@ -1,4 +1,4 @@
-"""What the tests of differences share: rows at seconds, and what each batch of a query brings."""
+"""Shared by the tests of differences: rows at seconds, and the rows that each batch of a query brings."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def at(second: int, k: str = "a", v: int = 1, p: str = "0") -> dict[str, Any]:
 
 
 def in_batches(rows: Any, mode: str = "append") -> list[tuple[int, list[Row]]]:
-    """What each batch brings that brings anything: its number, the first one being 0, and its rows."""
+    """Number, from 0, and rows of each batch that brings any."""
     found: list[tuple[int, list[Row]]] = []
     first = 1 if isinstance(rows, sj.Stream) else 0
 

@@ -31,7 +31,7 @@ _FEEDS = 2
 
 @dataclass(frozen=True)
 class Exchange:
-    """What happens in five minutes.
+    """The events of five minutes.
 
     Attributes:
         seed: Of everything.
@@ -109,5 +109,5 @@ def _near(number: float, count: int) -> int:
 
 
 def _times(random: Random, count: int, last: float) -> list[float]:
-    """So many times in order, no two of which are the same."""
+    """The given number of times, ascending and distinct."""
     return [each / 1000 for each in sorted(random.sample(range(int(last * 1000)), count))]

@@ -1,4 +1,4 @@
-"""What a freight exchange asks of its companies, loads and offers: joins, reports, and who wins."""
+"""Queries of a freight exchange over its companies, loads and offers: joins, reports, and who wins."""
 
 from collections import defaultdict
 
@@ -119,7 +119,7 @@ def offers_with_loads(offers, loads):
 
 
 def averages_by_hand(loads, offers):
-    """What :class:`RecentPrices` says of each company in the end."""
+    """The final answer of :class:`RecentPrices` for each company."""
     lowest = {}
     for load in loads:
         valid = [

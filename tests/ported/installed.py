@@ -110,7 +110,7 @@ class Loading:
 
 
 def session(rows: Any) -> Any:
-    """What a text calls ``spark``, if the line that changes when it is ported is within another one."""
+    """The object that a text calls ``spark``, if the line that changes when it is ported is within another one."""
     return SimpleNamespace(readStream=Loading(rows))
 
 

@@ -86,7 +86,7 @@ def directories(place):
 
 
 def printing(place):
-    """What a worker prints is lost: here it goes into files."""
+    """Output of workers is lost: here it goes into files."""
 
     def print(value):
         (place / uuid4().hex).write_text(str(value))

@@ -45,7 +45,7 @@ class PortedQuery:
         assert theirs <= expected
 
     def _expected(self) -> Counter[str]:
-        """What must come out: naively, or by Spark in a batch."""
+        """The expected result: computed naively, or by Spark in a batch."""
         if self._port.expected is not None:
             rows = self._port.expected(*([row for batch in each.rows() for row in batch] for each in self._port.inputs))
             return bag(rows)
@@ -53,7 +53,7 @@ class PortedQuery:
         return bag(rows.collect())
 
     def _sparkjet(self, **options: object) -> list[Row]:
-        """What the query gives here."""
+        """The result of the query with sparkjet."""
         streams = [
             each.ported(sj.stream(source.source()))
             for each, source in zip(self._port.inputs, self._inputs, strict=True)
@@ -61,7 +61,7 @@ class PortedQuery:
         return self._run(self._port.query(*streams, *self._tables), **options)
 
     def _spark_streams(self) -> list[Row]:
-        """What it gives as a streaming query of Spark's, without a lagging partition."""
+        """Its result as a streaming query of Spark's, without a lagging partition."""
         sources = [
             each.watermarked(source.source()) for each, source in zip(self._port.inputs, self._on_time, strict=True)
         ]

@@ -1,4 +1,4 @@
-"""What changes when a query is ported, row by row of the table in docs/guide/porting.md: both results side by side."""
+"""Differences of a ported query, row by row of the table in docs/guide/porting.md: both results side by side."""
 
 from __future__ import annotations
 

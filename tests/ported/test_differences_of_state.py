@@ -1,4 +1,4 @@
-"""What changes when a query with state is ported, row by row of the table in docs/guide/porting.md."""
+"""Differences of a ported query with state, row by row of the table in docs/guide/porting.md."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_a_row_without_a_partner_comes_by_the_watermark_of_the_other_side(
 
 
 @pytest.mark.long
-def test_behind_a_join_without_a_bound_there_is_no_event_time(both: Both, answers: Both) -> None:
+def test_after_a_join_without_a_bound_there_is_no_event_time(both: Both, answers: Both) -> None:
     both.arrive([at(1)], [at(50)], [at(51)], [at(52)])
     answers.arrive([answer(2)], [answer(60)], [answer(61)], [answer(62)])
 
@@ -128,7 +128,7 @@ REFUSED_BY_SPARK = "join between two streaming DataFrames/Datasets is not suppor
         ("leftOuter", "update"),
     ],
 )
-def test_aggregates_behind_a_join_take_every_mode(both: Both, answers: Both, how: str, mode: str) -> None:
+def test_aggregates_after_a_join_take_every_mode(both: Both, answers: Both, how: str, mode: str) -> None:
     both.arrive([at(1)], [at(3)])
     answers.arrive([answer(2)], [answer(4)])
 
@@ -141,7 +141,7 @@ def test_aggregates_behind_a_join_take_every_mode(both: Both, answers: Both, how
     assert [tuple(row) for row in rows] == [("a", 3)]
 
 
-def test_functions_with_state_in_update_mode_behind_an_outer_join(both: Both, answers: Both) -> None:
+def test_functions_with_state_in_update_mode_after_an_outer_join(both: Both, answers: Both) -> None:
     both.arrive([at(1)], [at(30)])
     answers.arrive([answer(2)], [answer(31)])
 

@@ -1,4 +1,4 @@
-"""What must hold once drivers without Spark have ended."""
+"""Checks once drivers without Spark have ended."""
 
 from __future__ import annotations
 

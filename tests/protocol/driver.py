@@ -48,7 +48,7 @@ GIVES_UP = Retry(attempts=1, patient_attempts=1, first_wait=0.01, longest_wait=0
 
 @dataclass(frozen=True)
 class Orders:
-    """What a driver has to do.
+    """A driver's tasks.
 
     Attributes:
         home: Its directory.

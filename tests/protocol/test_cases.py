@@ -75,7 +75,7 @@ def x05(server: PostgresServer, orders: Orders) -> None:
 
 
 def x06(server: PostgresServer, orders: Orders) -> None:
-    """Committed at a restart, c written, crash before any new record: c must be in a transaction of its own."""
+    """Committed at a restart, c written, crash before any new record: c must be in its own transaction."""
     killed(orders, "decided", 1)
     killed(orders, "written", 2)
     killed(orders, "prepared", 2)

@@ -1,4 +1,4 @@
-"""What was published survives the server, even if settings of server, role or database do not require it."""
+"""Published rows survive a crash of the server, even if settings of server, role or database do not require it."""
 
 from __future__ import annotations
 

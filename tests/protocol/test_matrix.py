@@ -133,7 +133,7 @@ def commits_fail(postgres: PostgresServer, orders: Orders, point: str) -> None:
 
 
 def named(cell: tuple[Fault, str]) -> str:
-    """What pytest calls it."""
+    """Its name in pytest."""
     fault, point = cell
     return f"{fault.__name__}-{point}"
 

@@ -66,7 +66,7 @@ def test_going_on_from_a_backup_as_the_error_says_publishes_each_row_once(
     check(postgres, orders)
 
 
-def test_other_queries_epochs_and_silent_servers_are_no_findings(orders: Orders) -> None:
+def test_other_queries_epochs_and_silent_servers_are_not_findings(orders: Orders) -> None:
     finish(replace(orders, epochs=2))
     identity, handle = newest(orders)
     assert finding(orders, replace(identity, epoch=1), None) is not None

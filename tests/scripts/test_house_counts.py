@@ -7,7 +7,7 @@ from pathlib import Path
 import grimp
 import pytest
 
-from scripts.house_counts import Lines, circles, lines_of, reason
+from scripts.house_counts import PACKAGES, REASONS, Lines, circles, lines_of, reason
 
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "sparkjet"
 
@@ -67,6 +67,7 @@ def test_circles() -> None:
         ("cli.doctor", "cli.commands", "imported on use"),
         ("engine.epoch", "engine.engine", "lines together"),
         ("catalyst.shuffles", "catalyst.kept_plans", "tests of its own"),
+        ("tools.replay", "tools.plotting", "public names"),
         ("aggregates.bits", "aggregates.built_in", ""),
     ],
 )
@@ -79,3 +80,11 @@ def test_a_module_may_be_too_large_for_its_importer_with_the_others_of_it() -> N
     siblings = [f"sparkjet.aggregates.{name}" for name in ("bits", "distinct_values", "quantiles", "histograms")]
     assert reason(siblings[0], "sparkjet.aggregates.built_in", siblings).endswith("lines with its siblings")
     assert not reason(siblings[0], "sparkjet.aggregates.built_in", siblings[:1])
+
+
+@pytest.mark.parametrize("module", REASONS)
+def test_a_reason_that_is_given_is_needed(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = grimp.build_graph(*PACKAGES, exclude_type_checking_imports=True)
+    (importer,) = graph.find_modules_that_directly_import(module)
+    monkeypatch.delitem(REASONS, module)
+    assert not reason(module, importer)

@@ -46,7 +46,7 @@ def test_what_runs_exists(line: str) -> None:
     assert len(runs(line, quick=True)) == 1
 
 
-def test_the_height_of_a_terminal_is_no_line_of_spark() -> None:
+def test_the_height_of_a_terminal_is_not_a_line_of_spark() -> None:
     make = ["make", "-n", "-C", str(ROOT), "test-sparks"]
     shown = subprocess.run(make, env={**os.environ, "LINES": "50"}, capture_output=True, text=True, check=True).stdout
     assert [line.split() for line in shown.splitlines() if "sparks.py" in line] == [

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Debezium:
-    """A connector of PostgreSQL in a worker of its own; a context manager that leaves no process and no file behind.
+    """A connector of PostgreSQL in its own worker; a context manager that leaves no process and no file behind.
 
     Args:
         kafka: Where its topics are; ``PREFIX.SCHEMA.TABLE``, which must be there.
@@ -103,5 +103,5 @@ class Debezium:
         return self._process is not None and self._process.poll() is None
 
     def log(self) -> str:
-        """What it has written."""
+        """Its output."""
         return (self._home / "log").read_text(errors="replace")

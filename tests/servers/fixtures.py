@@ -33,7 +33,7 @@ REQUIRED = "SPARKJET_SERVERS_REQUIRED"
 
 
 def available(make: Callable[[], T], missing: type[Exception]) -> T:
-    """What ``make`` returns; a test that needs what this machine lacks is skipped, or fails in CI."""
+    """The result of ``make``; a test that needs what this machine lacks is skipped, or fails in CI."""
     try:
         return make()
     except missing as error:
@@ -97,7 +97,7 @@ def broker(
 
 @pytest.fixture(scope="session")
 def kafka() -> Iterator[KafkaServer]:
-    """A broker as it comes; tests share it and make topics of their own."""
+    """A broker as it comes; tests share it and make their own topics."""
     yield from broker()
 
 
@@ -130,7 +130,7 @@ def kafka_secure() -> Iterator[KafkaServer]:
 
 @pytest.fixture(scope="session")
 def hdfs() -> Iterator[HdfsServer]:
-    """An HDFS with one NameNode and one DataNode; tests share it and use directories of their own."""
+    """An HDFS with one NameNode and one DataNode; tests share it and use their own directories."""
     # Not at the top: pytest loads this for every test, and most need no server.
     from tests.servers.hdfs import HdfsServer
     from tests.servers.programs import NoProgramError
@@ -141,7 +141,7 @@ def hdfs() -> Iterator[HdfsServer]:
 
 @pytest.fixture(scope="session")
 def rabbitmq() -> Iterator[RabbitServer]:
-    """A RabbitMQ node; tests share it and make queues of their own."""
+    """A RabbitMQ node; tests share it and make their own queues."""
     # Not at the top: pytest loads this for every test, and most need no broker.
     from tests.servers.programs import NoProgramError
     from tests.servers.rabbitmq import RabbitServer
@@ -158,7 +158,7 @@ def rabbitmq_port(rabbitmq: RabbitServer) -> int:
 
 @pytest.fixture(scope="session")
 def artemis() -> Iterator[ArtemisServer]:
-    """An ActiveMQ Artemis broker, with and without TLS; tests share it and make queues of their own."""
+    """An ActiveMQ Artemis broker, with and without TLS; tests share it and make their own queues."""
     # Not at the top: pytest loads this for every test, and most need no broker.
     from tests.servers.artemis import ArtemisServer
     from tests.servers.programs import NoProgramError
@@ -175,7 +175,7 @@ def artemis_port(artemis: ArtemisServer) -> int:
 
 @pytest.fixture(scope="session")
 def s3() -> Iterator[S3Server]:
-    """An S3 server with one bucket; tests share it and use prefixes of their own."""
+    """An S3 server with one bucket; tests share it and use their own prefixes."""
     from tests.servers.programs import NoProgramError
     from tests.servers.s3 import S3Server
 
@@ -239,7 +239,7 @@ def iceberg(spark: SparkSession, iceberg_jars: list[str]) -> SparkSession:
 
 @pytest.fixture(scope="session")
 def iceberg_rest() -> Iterator[RestCatalogServer]:
-    """A REST catalog of Iceberg's; tests share it and use namespaces of their own."""
+    """A REST catalog of Iceberg's; tests share it and use their own namespaces."""
     from tests.servers.iceberg_rest import RestCatalogServer
     from tests.servers.programs import NoProgramError
 
@@ -249,7 +249,7 @@ def iceberg_rest() -> Iterator[RestCatalogServer]:
 
 @pytest.fixture(scope="session")
 def hive_metastore() -> Iterator[HiveMetastore]:
-    """A metastore of Hive's; tests share it and use databases of their own."""
+    """A metastore of Hive's; tests share it and use their own databases."""
     from tests.servers.hive import HiveMetastore
 
     with HiveMetastore() as server:
@@ -273,7 +273,7 @@ def jdbc(spark: SparkSession, jdbc_drivers: list[str]) -> SparkSession:
 
 @pytest.fixture(scope="session")
 def mariadb() -> Iterator[MariaServer]:
-    """A MariaDB; tests share it and make databases of their own."""
+    """A MariaDB; tests share it and make their own databases."""
     from tests.servers.jdbc import MariaServer
     from tests.servers.programs import NoProgramError
 
@@ -297,7 +297,7 @@ def s3_spark(spark: SparkSession, s3: S3Server, s3_classes: Any) -> Iterator[Spa
 
 @pytest.fixture(scope="session")
 def grid_member(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MemberProcess]:
-    """A grid of one member, in a process of its own."""
+    """A grid of one member, in its own process."""
     place = tmp_path_factory.mktemp("grid")
     create_token(place / "token")
     with MemberProcess(place, place / "token") as member:

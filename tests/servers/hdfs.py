@@ -1,4 +1,4 @@
-"""A private HDFS on the loopback address: a real NameNode and a real DataNode, each in a JVM of its own."""
+"""A private HDFS on the loopback address: a real NameNode and a real DataNode, each in its own JVM."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ _JETTY = "org.eclipse.jetty"
 
 
 class RestCatalogServer:
-    """One server in a JVM of its own; a context manager that leaves no process and no file behind.
+    """One server in its own JVM; a context manager that leaves no process and no file behind.
 
     Raises:
         NoProgramError: Saying what to install.

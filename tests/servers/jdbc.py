@@ -1,4 +1,4 @@
-"""What is reached through Java: MariaDB, as Debian has it, and drivers, of which that of H2 is the database itself."""
+"""Databases reached through Java: Debian's MariaDB, and drivers, of which that of H2 is the database itself."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def drivers(folder: Path = TARGET) -> list[Path]:
 
 
 class MariaServer:
-    """One server with a directory of its own; a context manager that leaves no process and no file behind.
+    """One server with its own directory; a context manager that leaves no process and no file behind.
 
     Raises:
         NoProgramError: Saying what to install.

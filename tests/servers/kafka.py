@@ -138,7 +138,7 @@ class KafkaServer:
         return self
 
     def __exit__(self, *_: object) -> None:
-        # Nothing in it is needed any more, and an orderly end takes longer.
+        # Nothing in it is needed, and an orderly end takes longer.
         self.kill()
         shutil.rmtree(self._home, ignore_errors=True)
 
@@ -211,7 +211,7 @@ class KafkaServer:
         return sum(file.stat().st_size for file in (self._home / "data").glob("*/*.log"))
 
     def log(self) -> str:
-        """What it has written: warnings and errors."""
+        """Its warnings and errors."""
         return (self._home / "log").read_text(errors="replace")
 
     def admin(self) -> AdminClient:
@@ -287,7 +287,7 @@ class KafkaServer:
         ]
 
     def _guards(self) -> dict[str, str]:
-        """A certificate of its own, and who may come in."""
+        """A separate certificate, and who may come in."""
         store = str(self._home / "keys.p12")
         keytool = [java("keytool"), "-keystore", store, "-storepass", _STORE, "-alias", "broker"]
         made = ["-genkeypair", "-keyalg", "EC", "-dname", "CN=127.0.0.1", "-ext", "san=ip:127.0.0.1", "-validity", "2"]

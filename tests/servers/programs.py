@@ -1,4 +1,4 @@
-"""What the servers of tests are made of: jars from Maven, ports, and processes that are ended by their id."""
+"""Parts of the servers of tests: jars from Maven, ports, and processes that are ended by their id."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pathlib import Path
 TARGET = Path(__file__).with_name("target")
 """Where jars and programs are kept, once for all runs."""
 PATIENCE = 240.0
-"""Seconds to wait for a server; far more than any needs on a machine of its own (HDFS: eight)."""
+"""Seconds to wait for a server; far more than any needs on its own machine (HDFS: eight)."""
 ARCHIVE = [f"-XX:SharedArchiveFile={Path(sys.prefix) / 'classes.jsa'}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
 """Options with which Spark's JVMs start in half the time: its classes come from scripts/class_archive.py.
 

@@ -35,7 +35,7 @@ def elsewhere(hidden: Path, command: Sequence[str]) -> list[str]:
 
 
 class SparkCluster:
-    """A master and two workers, each a machine of its own as far as one directory goes; leaves nothing behind.
+    """A master and two workers, each its own machine as far as one directory goes; leaves nothing behind.
 
     Args:
         hidden: That directory.
@@ -100,7 +100,7 @@ class SparkCluster:
     def _worker(self, number: int) -> Program:
         work = self._home / f"work{number}"
         options = ["--cores", str(CORES), "--memory", "1g", "--work-dir", str(work), "--webui-port", "0", self.url]
-        # A host of its own: Spark runs no second attempt of a task on the host of the first.
+        # A separate host: Spark runs no second attempt of a task on the host of the first.
         host = f"127.0.0.{number + 1}"
         return self._program("worker.Worker", *options, log=f"worker{number}", mounts=True, host=host)
 
@@ -115,7 +115,7 @@ class SparkCluster:
         return Program(started, log_file, lambda: bool(self._state()), self._environment)
 
     def _state(self) -> dict[str, Any]:
-        """What the master says of itself; nothing while it does not answer."""
+        """The master's status; nothing while it does not answer."""
         try:
             with urllib.request.urlopen(f"http://{_HERE}:{self._status}/json/", timeout=5) as answer:
                 state: dict[str, Any] = json.load(answer)

@@ -1,4 +1,4 @@
-"""A driver of its own in which what tasks have shuffled is lost, and their stage is repeated.
+"""A separate driver in which what tasks have shuffled is lost, and their stage is repeated.
 
 Spark takes an executor whose shuffle files are missing for dead, and in local mode never learns again which blocks the
 only one holds: afterwards, the session that tests share would neither checkpoint in one job nor lose a block.

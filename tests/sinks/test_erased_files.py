@@ -53,14 +53,14 @@ def contents(place: Path) -> dict[str, bytes]:
 
 
 def read(spark: SparkSession, place: Path, format: str = "parquet") -> tuple[list[Any], list[Any]]:
-    """What readers of whole epochs find, and others."""
+    """The rows that readers of whole epochs find, and other readers."""
     plain = spark.read.schema("k string, n int").format(format).load(str(place))
     found = [rows.where("k IS NOT NULL").collect() for rows in (read_files(place).select("k", "n"), plain)]
     return sorted(map(tuple, found[0])), sorted(map(tuple, found[1]))
 
 
 @pytest.mark.parametrize("format", ["parquet", pytest.param("orc", marks=pytest.mark.long)])
-def test_files_keep_their_names_and_what_is_of_others(spark: SparkSession, tmp_path: Path, format: str) -> None:
+def test_files_keep_their_names_and_the_rows_of_others(spark: SparkSession, tmp_path: Path, format: str) -> None:
     clock, place = ManualClock(1_000), tmp_path / "out dir é"
     sink = FilesSink(place, format, retention=160, clock=clock)
     sink.create()
@@ -252,5 +252,5 @@ def test_what_cannot_be_rewritten_is_refused_by_name(spark: SparkSession, tmp_pa
             FilesErasure(spark, PosixDirectory(tmp_path / name), ANNA)
     assert FilesErasure(spark, PosixDirectory(tmp_path / "by"), Sought({"n": 1})).erase(QUERY) == FoundRows(1, 1)
     assert read(spark, tmp_path / "by") == ([], [])
-    with pytest.raises(AnalysisError, match=r'".*by": n is int, and "one" is no value of that type'):
+    with pytest.raises(AnalysisError, match=r'".*by": n is int, and "one" is not a value of that type'):
         FilesErasure(spark, PosixDirectory(tmp_path / "by"), Sought({"n": "one"}, is_text=True)).look()

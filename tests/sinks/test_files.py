@@ -176,7 +176,7 @@ def test_files_are_gone_at_their_age_limit_and_read_by_whoever_has_listed_them(
     FilesSink(tmp_path / "out", age_limit=1_600, clock=clock).age(QUERY, "results")
     assert ("a", 1) not in target.read()
     assert ("a", 7) in target.read()
-    # Nothing is published any more, and yet what is too old goes.
+    # Nothing more is published, and yet what is too old goes.
     while clock.now() < times[7] + 1_600:
         look()
     look()

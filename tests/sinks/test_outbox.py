@@ -12,6 +12,7 @@ from sparkjet.errors import LostTransactionError
 from sparkjet.sinks.console import ConsoleSink
 from sparkjet.sinks.foreach_batch import ForeachBatchSink
 from sparkjet.sinks.memory import MemorySink
+from sparkjet.sinks.outbox_sink import OutboxSink
 from sparkjet.sinks.protocol import Aborting, Handle, Unknown
 from sparkjet.testing.sink_contract import SCHEMA, SinkContract, SinkUnderTest, crash_at, transaction
 
@@ -52,6 +53,40 @@ def test_a_function_that_fails_is_called_again_with_the_same_epoch_and_rows(
     sink.commit(handle, lambda: None)
     sink.commit(handle, lambda: None)
     assert calls == [(4, [("a", 1), ("b", 2)])] * 2
+
+
+class Told(OutboxSink):
+    """Fails at its first call, and notes of each whether it is a repetition."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told: list[bool] = []
+
+    def publish(self, rows: DataFrame, epoch: int) -> None:
+        """See :meth:`OutboxSink.publish`."""
+        self.told.append(self.repeated)
+        if len(self.told) == 1:
+            raise ConnectionError("the database is away")
+
+
+def test_a_sink_of_yours_is_told_of_repetitions(spark: SparkSession, tmp_path: Path) -> None:
+    sink, successor = Told(), Told()
+    sink.attach(tmp_path / "outbox", spark)
+    rows = spark.createDataFrame([("a", 1)], SCHEMA)
+    first, second, third = (sink.prepare(rows, transaction(epoch)) for epoch in (4, 5, 6))
+    assert first is not None
+    assert second is not None
+    assert third is not None
+    with pytest.raises(ConnectionError):
+        sink.commit(first, lambda: None)
+    for handle in (first, second):
+        sink.commit(handle, lambda: None)
+    assert sink.told == [False, True, False]
+    # Another driver does not know whether this one has called it.
+    successor.attach(tmp_path / "outbox", spark)
+    with pytest.raises(ConnectionError):
+        successor.commit(third, lambda: None)
+    assert successor.told == [True]
 
 
 def test_the_console_prints_epoch_and_rows(

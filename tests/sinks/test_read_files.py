@@ -168,7 +168,7 @@ def test_a_file_that_is_missing_is_an_error_that_names_it(spark: SparkSession, o
         read_files(str(out))
 
 
-def test_names_are_no_patterns(spark: SparkSession, tmp_path: Path) -> None:
+def test_names_are_not_patterns(spark: SparkSession, tmp_path: Path) -> None:
     """Beside directories that a pattern would match."""
     names = ["outa", "outx", "out", "out[ab]", "out{a,x}", "o?t", "o*", "out\\a"]
     for name in names:

@@ -59,7 +59,7 @@ def prepared(spark: SparkSession, place: str, epoch: int = 1) -> Handle:
 
 
 def read(spark: SparkSession, place: str) -> list[tuple[str, int]]:
-    """What a plain reader and one of whole epochs see."""
+    """The rows that a plain reader and one of whole epochs see."""
     found = sorted((row.k, row.n) for row in spark.read.schema(SCHEMA).parquet(place).collect())
     assert found == sorted((row.k, row.n) for row in sj.read_files(place).collect())
     return found

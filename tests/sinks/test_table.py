@@ -135,7 +135,7 @@ def test_a_new_table_has_the_given_place_and_what_its_readers_need(spark: SparkS
         ("sparkjet_new", {"path": "s3a://bucket/t"}, 'toTable: Hadoop cannot open "s3a://bucket/t"'),
     ],
 )
-def test_what_is_no_such_table_is_refused(spark: SparkSession, name: str, given: dict[str, Any], named: str) -> None:
+def test_other_tables_are_refused(spark: SparkSession, name: str, given: dict[str, Any], named: str) -> None:
     spark.sql(f"CREATE TABLE {NAME} ({SCHEMA}) USING parquet PARTITIONED BY (k)")
     spark.sql("CREATE OR REPLACE VIEW sparkjet_view AS SELECT 1 AS n")
     spark.range(1).createOrReplaceTempView("sparkjet_temporary")
@@ -243,7 +243,7 @@ def test_a_value_that_is_too_long_is_refused_before_the_decision(spark: SparkSes
 
 
 def test_nothing_that_a_table_can_declare_is_overlooked(spark: SparkSession) -> None:
-    """What a new version of Spark adds is to be honoured or refused, and then named here."""
+    """A property that a new version of Spark adds has to be honoured or refused, and then named here."""
     for column in ("v INT CHECK (v > 0)", "v INT PRIMARY KEY", "v INT GENERATED ALWAYS AS (1)"):
         with pytest.raises(PySparkException, match="UNSUPPORTED_FEATURE"):
             spark.sql(f"CREATE TABLE {NAME} ({column}) USING parquet")

@@ -1,4 +1,4 @@
-"""What a sink's tasks raise in the executors, as the user sees it."""
+"""Errors of a sink's tasks in the executors, as the user sees them."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_first_attempts_have_the_same_names_in_each_job_and_tasks_without_rows_a
 @pytest.mark.crash
 # In CI, the names of threads below.
 @pytest.mark.long
-def test_attempts_of_a_stage_that_is_repeated_have_names_of_their_own(tmp_path: Path) -> None:
+def test_attempts_of_a_repeated_stage_have_their_own_names(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tests.sinks.repeated_stage", str(tmp_path / "lost")]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
     driver = subprocess.run(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, check=True)

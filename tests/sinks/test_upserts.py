@@ -58,7 +58,7 @@ class Tables:
     session: SparkSession
 
     def sink(self, path: Path, schema: Any, keys: Sequence[str], by: Sequence[str] = (), **more: Any) -> Any:
-        """A sink that has begun, as in a process of its own."""
+        """A sink that has begun, as in its own process."""
         directory = PosixDirectory(path)
         sink: Any = (
             DeltaSink(directory, self.session, tuple(by), keys=tuple(keys), **more)
@@ -70,7 +70,7 @@ class Tables:
         return sink
 
     def rows(self, path: Path) -> list[dict[str, Any]]:
-        """What others read."""
+        """The rows that others read."""
         return rows_of(path) if self.name == "delta" else IcebergReader(self.session, path).rows()
 
     def versions(self, path: Path) -> list[Path]:
@@ -78,7 +78,7 @@ class Tables:
         return [*path.glob("_delta_log/*.json" if self.name == "delta" else "metadata/v*.metadata.json")]
 
     def left(self, path: Path) -> list[str]:
-        """What is told to be prepared."""
+        """The names of the prepared changes that are left."""
         base = path if self.name == "delta" else path / "data"
         return [each.name for each in base.glob(f"_sparkjet/{QUERY}/*/prepared/*")]
 
@@ -107,7 +107,7 @@ def prepared(sink: Any, given: DataFrame, epoch: int, output: str = "results") -
 
 
 def upserted(epochs: Iterable[Iterable[Row]], keys: int) -> list[str]:
-    """What is left of epochs by their first columns, as texts."""
+    """The remaining rows of epochs by their first columns, as texts."""
     left: dict[Row, Row] = {}
     for epoch in epochs:
         left |= {
@@ -199,14 +199,14 @@ def test_a_query_in_update_mode_is_the_batch_whatever_was_cut_off(tables: Tables
     assert tables.left(tmp_path / "out") == []
 
 
-def test_a_commit_that_is_cut_off_behind_the_table_s_own_is_ended_by_the_next(tables: Tables, tmp_path: Path) -> None:
-    """What was written anew is the table's, and no orphan."""
+def test_a_commit_that_is_cut_off_after_the_tables_own_is_ended_by_the_next(tables: Tables, tmp_path: Path) -> None:
+    """A rewritten file is the table's, and not an orphan."""
     session, path = tables.session, tmp_path / "t"
     sink = tables.sink(path, frame(session, EPOCHS[0]).schema, ["k", "d"])
     for number, epoch in enumerate(EPOCHS[:2], 1):
         handle = prepared(sink, frame(session, epoch), number)
         if tables.name == "delta":
-            # A driver before that died with files that it had written anew, and no version.
+            # An earlier driver died after rewriting files, before it wrote a version.
             sink._displacing(handle).of(sink._table(sink.directory).version())
         with pytest.raises(_CutError):
             sink.commit(handle, _cut)
@@ -528,7 +528,7 @@ def test_an_iceberg_table_whose_rows_no_delete_reaches_is_refused(iceberg: Spark
         tables.sink(tmp_path / "two", empty, ["k"])
 
 
-def test_a_delta_file_with_deleted_rows_is_not_written_anew(delta: SparkSession, tmp_path: Path) -> None:
+def test_a_delta_file_with_deleted_rows_is_not_rewritten(delta: SparkSession, tmp_path: Path) -> None:
     tables, schema = Tables("delta", delta), "k string, n long"
     sink = tables.sink(tmp_path, frame(delta, [], schema).schema, ["k"])
     sink.commit(prepared(sink, frame(delta, [("a", 1), ("b", 1)], schema), 1), lambda: None)
@@ -536,5 +536,7 @@ def test_a_delta_file_with_deleted_rows_is_not_written_anew(delta: SparkSession,
     version = table.version()
     marked = [replace(each, has_deleted=True) for each in table.files(version)]
     table.files = lambda _: marked
-    with pytest.raises(SinkError, match=r"others are marked as deleted .a deletion vector., which is not read here"):
+    with pytest.raises(
+        SinkError, match=r"others are marked as deleted .a deletion vector., which sparkjet does not read"
+    ):
         sink._append(table, version, [handle], Displacing(delta, table, StagedFiles(sink.directory), handle, {}))

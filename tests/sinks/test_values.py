@@ -1,4 +1,4 @@
-"""What can fail because of a value fails before the decision, and what Spark has is published as it is."""
+"""A value that cannot be written fails before the decision; all others are published as Spark has them."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def test_every_public_name_has_an_entry(reference: dict[str, str]) -> None:
     assert {each for each in listed - entries if each.rpartition(".")[2] not in sj.__all__} == set()
 
 
-def test_what_has_no_docstring_is_no_entry() -> None:
+def test_what_has_no_docstring_has_no_entry() -> None:
     assert value_doc("sparkjet.time.MIN") == "Smallest time; as a watermark: there is none yet."
     assert value_doc("sparkjet.time.coalescing.Final") == ""
 
@@ -64,6 +64,19 @@ def test_every_sink_stands_in_the_tables_of_sinks(page: str) -> None:
     named = {name.strip("`") for name in re.findall(r"`[^`]+`", cells)} | set(re.findall(r'format\("([^"]+)"\)', cells))
     calls = {re.sub(r"\(.*", "", name) for name in named}
     missing = [name for name, each in formats.SINKS.items() if not {name, each.method or name} & (named | calls)]
+    assert missing == []
+
+
+@pytest.mark.parametrize(
+    "page",
+    [f"guide/{name}.md" for name in ("where-rows-fail", "state", "home", "restarting", "cluster")]
+    + ["design/006-outbox.md"],
+)
+def test_pages_on_which_sinks_differ_name_every_sink(page: str) -> None:
+    """In the text or in a table, as code: what a page says of a sink can be found by the name of its format."""
+    text = (DOCS / page).read_text(encoding="utf-8")
+    named = set(re.findall(r"`([\w-]+)`", text)) | set(re.findall(r'format\("([^"]+)"\)', text))
+    missing = [name for name, each in formats.SINKS.items() if not {name, each.method or name} & named]
     assert missing == []
 
 

@@ -135,7 +135,7 @@ def test_the_commands(spark: SparkSession, tmp_path: Path, capsys: pytest.Captur
 def test_a_home_moves_to_a_grid_with_another_token(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What the guide has in place of a rolling restart with another token or version."""
+    """The guide's alternative to a rolling restart with another token or version."""
     run(spark, fed(tmp_path), tmp_path / "home", tmp_path / "out")
     with ExitStack() as stack:
         grids = {}

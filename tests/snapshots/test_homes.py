@@ -111,7 +111,7 @@ def test_they_hold_all_that_a_record_can_hold(root: Path, request: pytest.Fixtur
 
 # In CI, a query that was stopped in order goes on in `versions/test_homes.py`.
 @pytest.mark.parametrize("root", mostly_crash(OF_SHOPS, quick=(), name=_name, crash=OF_SHOPS[:1]), indirect=True)
-def test_a_kept_home_is_gone_on_from_exactly_once(spark: SparkSession, root: Path) -> None:
+def test_a_query_continues_from_a_kept_home_exactly_once(spark: SparkSession, root: Path) -> None:
     before = newest(root)
     arrive(root, range(BATCHES))
     first, *others = outputs(spark, root, sj.ManualClock(START + BATCHES * PAUSE))
@@ -153,7 +153,7 @@ def test_they_hold_state_of_all_other_operators(other_root: Path, request: pytes
 @pytest.mark.parametrize(
     "other_root", mostly_crash(OF_OPERATORS, quick=(), name=_name, crash=OF_OPERATORS[:1]), indirect=True
 )
-def test_a_kept_home_of_other_operators_is_gone_on_from_exactly_once(spark: SparkSession, other_root: Path) -> None:
+def test_other_operators_continue_from_a_kept_home_exactly_once(spark: SparkSession, other_root: Path) -> None:
     before = newest(other_root)
     operators.arrive(other_root, range(BATCHES))
     first, *others = operators.outputs(spark, other_root, sj.ManualClock(START + BATCHES * PAUSE))

@@ -244,7 +244,7 @@ def test_a_switch_does_not_fence_the_driver_whose_run_it_names(opened: _Log) -> 
 
 
 class _Switching(DirectoryStore):
-    """Whatever is put, somebody puts a switch on top of it at once."""
+    """A store in which somebody's switch follows every record at once."""
 
     def put(self, slot: int, content: bytes) -> bool:
         done = super().put(slot, content)

@@ -154,6 +154,6 @@ def test_a_slot_that_is_looked_at_before_it_is_written_loses_the_race(tmp_path: 
 
 def test_what_is_not_its_own_confuses_a_store_that_expects_only_its_own(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises((AssertionError, ValueError)):
-        StoreContract().test_what_is_not_its_own_is_no_slot_and_stays(spark, under_test(Hasty, tmp_path / "a"))
+        StoreContract().test_what_is_not_its_own_is_not_a_slot_and_stays(spark, under_test(Hasty, tmp_path / "a"))
     with pytest.raises(AssertionError):
         StoreContract().test_deltas_and_blobs_have_names_and_can_be_removed(spark, under_test(Hasty, tmp_path / "b"))

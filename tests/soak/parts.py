@@ -40,7 +40,7 @@ class Part(Protocol):
         """Wait until all that was added can be read."""
 
     def judge(self) -> str:
-        """What is wrong once the query has come to its end; nothing if all is well."""
+        """The faults found once the query has ended; none if all is well."""
 
 
 class FromFiles:

@@ -111,7 +111,7 @@ def test_a_batch_of_all_there_is_holds_nobody() -> None:
     assert shared({"t/0": 5, "t/1": 5}, {"t/0": 0, "t/1": 900}, 300, None) == ({"t/0": 5, "t/1": 5}, alignment.Held())
 
 
-def test_who_was_read_to_its_end_or_is_unknown_holds_nobody_and_is_not_held() -> None:
+def test_a_partition_that_was_read_to_its_end_or_is_unknown_holds_nobody_and_is_not_held() -> None:
     reached = {"t/0": 0, "t/1": 500, "t/2": 900}
     assert held_back(["t/0", "t/1", "t/2"], reached, 300).ahead == {"t/1": 500, "t/2": 900}
     assert held_back(["t/1", "t/2"], reached, 300).ahead == {"t/2": 400}

@@ -55,7 +55,7 @@ SOME_KINDS = mostly_crash(
 
 @dataclass(frozen=True)
 class Epoch:
-    """What is put under each key (nothing is a deletion), how far the watermark moves, whether there is a restart."""
+    """The value put under each key (None is a deletion), how far the watermark moves, whether there is a restart."""
 
     puts: dict[str | None, list[Row]]
     step: int
@@ -64,7 +64,7 @@ class Epoch:
 
 @dataclass
 class Model:
-    """What the store should hold: the rows of each key, as value and due."""
+    """The expected content of the store: the rows of each key, as value and due."""
 
     kind: Kind
     watermark: int = 0
@@ -262,7 +262,7 @@ def test_a_deletion_hides_older_rows_until_it_is_merged_with_them(session: Spark
     # The merged rows are not the oldest: what they delete is below them.
     assert put("('4', true), ('34', false)") == [30, 10]
     assert live() == {str(key) for key in range(5, 35)}
-    # Nothing is put any more, and nothing but deletions would be left.
+    # Nothing more is put, and nothing but deletions would be left.
     assert put(", ".join(f"('{key}', true)" for key in range(5, 34))) == [1]
     assert live() == {"34"}
     assert put("('34', true)") == []

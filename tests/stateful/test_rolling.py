@@ -65,7 +65,7 @@ def aggregates() -> list[Any]:
 
 
 def computed(events: Sequence[Event]) -> tuple[Any, ...]:
-    """What the aggregates are of some events."""
+    """The aggregates of some events."""
     values = [value for _, value, _ in events]
     return sum(values), len(values), min(values), len(set(values)), max(values) - min(values)
 
@@ -324,7 +324,7 @@ def test_results_of_a_batch_are_those_of_all_rows(spark: SparkSession) -> None:
         # Spark's hash of a null is that of nothing: these have the same.
         pytest.param("a string, b string", [("x", None), (None, "x")], [(None, "x")], marks=pytest.mark.long),
         pytest.param("a array<int>", [(None,), ([None],), ([],)], [([None],)], marks=pytest.mark.long),
-        # What a collation calls equal has other bytes, so no key has a hash of its own.
+        # What a collation calls equal has other bytes, so no key has its own hash.
         ("a string collate UTF8_LCASE", [("x",), ("y",)], [("X",)]),
     ],
     ids=["nulls", "arrays", "collated"],
@@ -387,7 +387,7 @@ def test_a_table_that_is_upserted_equals_the_results_whatever_phase_crashes(
         assert Counter(found) == Counter({each[:3]: 1 for each in whole}), phase
 
 
-def test_state_is_of_the_query_that_saved_it(spark: SparkSession, tmp_path: Path) -> None:
+def test_state_belongs_to_the_query_that_saved_it(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "0.json").write_text('{"key": "x", "value": 1, "ts": "2026-01-01 12:00:00"}\n')
     events = sj.stream(spark.readStream.schema(SCHEMA).json(f"{tmp_path}/in")).withWatermark("ts", "1 second")

@@ -20,7 +20,7 @@ from tests.grid.grids import Grid, grid_of
 
 
 class OwnClient:
-    """A location in which each directory has a client of its own, as each driver has."""
+    """A location in which each directory has its own client, as each driver has."""
 
     def __init__(self, client: GridClient) -> None:
         self.client = client

@@ -19,7 +19,7 @@ from tests.grid.grids import Grid, grid_of
 
 
 def session(master: str = "local[2]", **settings: str) -> Any:
-    """What is asked of a session."""
+    """The settings that are read from a session."""
     return SimpleNamespace(conf=settings, sparkContext=SimpleNamespace(master=master))
 
 
@@ -48,7 +48,7 @@ def test_a_location_names_members_and_a_place(token: str, grid: Grid) -> None:
     assert directory.below("snapshots").uri("log") == f"grid://{members[0]}/orders/snapshots/log"
 
 
-def test_a_grid_that_was_formed_anew_is_another_one_for_the_same_process(token: str, grid: Grid) -> None:
+def test_a_re_formed_grid_is_another_one_for_the_same_process(token: str, grid: Grid) -> None:
     settings = {"spark.sparkjet.grid.tokenFile": token}
 
     def directory() -> Directory:
@@ -60,7 +60,7 @@ def test_a_grid_that_was_formed_anew_is_another_one_for_the_same_process(token: 
     before_id = grid.cluster.id
     grid.cluster.change(lambda state: reformed(state, [grid.members[0].id], "anew"))
     # A query that runs must not go on with another grid.
-    with pytest.raises(AnalysisError, match=f"re-formed: what answers is no longer cluster {before_id}"):
+    with pytest.raises(AnalysisError, match=f"re-formed: the members that answer are no longer cluster {before_id}"):
         before.check("checkpointLocation")
     # The next one does, in the same process of the driver, and in one of its workers.
     after = directory()
@@ -85,7 +85,7 @@ def test_a_location_without_a_place_is_refused(token: str, location: str) -> Non
         grid_location(location, "checkpointLocation", session(**{"spark.sparkjet.grid.tokenFile": token}))
 
 
-def test_an_address_that_is_none_is_refused(token: str) -> None:
+def test_what_is_not_an_address_is_refused(token: str) -> None:
     with pytest.raises(AnalysisError, match=r'"10\.0\.0\.1" is not host:port'):
         grid_location("grid://10.0.0.1/x", "checkpointLocation", session(**{"spark.sparkjet.grid.tokenFile": token}))
 

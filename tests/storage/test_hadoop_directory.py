@@ -90,7 +90,7 @@ def test_s3_that_denies_is_asked_once(s3_spark: SparkSession, s3: S3Server) -> N
 
 
 def test_to_read_a_file_that_is_not_there_is_one_request(s3_spark: SparkSession, s3: S3Server) -> None:
-    """What a driver that looks for its successor does every second."""
+    """A driver that looks for its successor does so every second."""
     location = f"s3a://{s3.bucket()}"
     with S3Proxy(s3.port) as proxy, through(s3_spark, proxy):
         directory = hadoop_directory(s3_spark, location)
@@ -139,7 +139,7 @@ def test_an_outcome_that_cannot_be_found_out_in_time_is_an_error(spark: SparkSes
     assert hadoop_directory(spark, place).names() == []
 
 
-def test_who_may_not_write_is_told_at_once(spark: SparkSession, place: str) -> None:
+def test_a_user_who_may_not_write_is_told_at_once(spark: SparkSession, place: str) -> None:
     asked: list[bytes] = []
 
     def denied(system: HadoopFileSystem, path: Any, content: bytes) -> None:

@@ -22,7 +22,7 @@ def nowhere() -> SparkSession:
     pytest.fail("a local directory needs no session")
 
 
-def test_a_bracket_is_no_address() -> None:
+def test_a_bracket_is_not_an_address() -> None:
     assert directory_at("//[a]b", "path", nowhere) == PosixDirectory(Path("//[a]b"))
 
 
@@ -77,7 +77,7 @@ def test_a_scheme_that_is_not_tested_is_refused_by_name(spark: SparkSession, tmp
 
 
 def test_without_a_session_functions_ask_for_one() -> None:
-    """In a process of its own: another test's session would be the active one."""
+    """In its own process: another test's session would be the active one."""
     calls = ["switch('s3a://b/a', 's3a://b/c')", "fork('s3a://b/a', 'pin', 's3a://b/c')", "read_state('s3a://b/a')"]
     tries = [f"try: sj.{each}\nexcept sj.AnalysisError as e: print(e)" for each in [*calls, "erase('/a', {'k': 1})"]]
     code = "\n".join(["import sparkjet as sj", *tries])

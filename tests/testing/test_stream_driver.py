@@ -218,7 +218,7 @@ def test_late_rows_are_counted_and_delivered_where_they_are_wanted(spark: SparkS
 
 
 @pytest.mark.crash
-def test_each_input_of_a_union_has_rows_of_its_own(spark: SparkSession) -> None:
+def test_each_input_of_a_union_has_its_own_rows(spark: SparkSession) -> None:
     def query(clicks: sj.Stream, views: sj.Stream) -> WindowedStream:
         left = clicks.alias("clicks").withColumn("k", F.upper("k")).withWatermark("ts", "2 seconds")
         right = views.alias("views").withWatermark("ts", "5 seconds").where("v > 0")
@@ -277,7 +277,7 @@ class Notes(OutboxSink):
         self.seen += [(epoch, row.n) for row in rows.collect()]
 
 
-def test_sinks_and_stores_of_ones_own_are_used(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_users_sinks_and_stores_are_used(spark: SparkSession, tmp_path: Path) -> None:
     sink = Notes()
     driver = StreamDriver(spark, sums, SCHEMA, sinks=[sink], store=DirectoryStore(tmp_path / "elsewhere"))
     driver.process([(at(1), "a", 1), (at(14), "a", 3), (at(14), "b", 4)])

@@ -1,4 +1,4 @@
-"""What the laws of the time core have in common."""
+"""Shared by the laws of the time core."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ law = settings(derandomize=True, deadline=None, max_examples=150)
 TIMES = st.integers(-60, 60)
 PASSING = st.integers(0, 12)
 
-POLICIES: st.SearchStrategy[PolicySettings] = st.one_of(
+ANY_POLICY: st.SearchStrategy[PolicySettings] = st.one_of(
     st.builds(limiting_lag, st.integers(0, 9)),
     st.builds(limiting_lag_and_delay, st.integers(0, 9), st.integers(5, 12), st.integers(1, 5)),
     st.builds(limiting_lag_and_lull, st.integers(0, 9), st.integers(0, 9)),

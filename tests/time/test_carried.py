@@ -138,7 +138,7 @@ def test_settings() -> None:
         carried(otherwise="5 minutes")  # type: ignore[arg-type]
 
 
-def test_another_policy_of_another_type_starts_anew() -> None:
+def test_a_policy_of_another_type_starts_over() -> None:
     one = carried(otherwise=limiting_lag(3)).create()
     one.report(10, 1)
     restored = carried(otherwise=limiting_lag_and_delay(3, 5, samples=4)).create()

@@ -133,7 +133,7 @@ def test_nothing_is_late_without_a_watermark(window: WindowGrid, time: int) -> N
         (4, -2, ["step -2"]),
     ],
 )
-def test_what_is_no_window_is_refused(size: int, step: int, words: list[str]) -> None:
+def test_what_is_not_a_window_is_refused(size: int, step: int, words: list[str]) -> None:
     with pytest.raises(AnalysisError) as refused:
         WindowGrid(size, step)
     assert all(word in str(refused.value) for word in words)

@@ -24,7 +24,7 @@ STEPS = st.lists(
 
 @dataclass
 class Naive:
-    """What a frontier must answer, from all that was ever reported."""
+    """The expected answer of a frontier, from all that was ever reported."""
 
     watermarks: dict[str, int] = field(default_factory=dict)
     idle: set[str] = field(default_factory=set)
@@ -117,7 +117,7 @@ def test_restored_at_any_step_it_goes_on_alike(steps: list[tuple[str, str, int]]
         act(frontier, step)
         act(restored, step)
         assert restored.ideal() == frontier.ideal()
-    # Taken before, a snapshot does not change any more.
+    # Taken before, a snapshot no longer changes.
     assert Frontier(state).snapshot() == state
 
 

@@ -99,7 +99,7 @@ def test_without_a_time_unit_for_each_sample_it_is_refused(delay: int, samples: 
         TimestampHistory(delay, samples)
 
 
-def test_a_snapshot_of_other_settings_starts_anew() -> None:
+def test_a_snapshot_of_other_settings_starts_over() -> None:
     history = TimestampHistory(9, 3)
     for now in range(30):
         history.sample(now, now)

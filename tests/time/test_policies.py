@@ -22,7 +22,7 @@ from sparkjet.time import (
     uses_clock,
     with_fixed_lag,
 )
-from tests.time.laws import PASSING, POLICIES, TIMES, law, through_json
+from tests.time.laws import ANY_POLICY, PASSING, TIMES, law, through_json
 
 ACTIONS = st.lists(st.tuples(PASSING, st.one_of(st.none(), TIMES)), max_size=15)
 
@@ -35,7 +35,7 @@ def act(policy: WatermarkPolicy, now: int, timestamp: int | None) -> int:
 
 
 @law
-@given(POLICIES, ACTIONS)
+@given(ANY_POLICY, ACTIONS)
 def test_watermarks_only_grow_under_a_clock_that_does(settings: PolicySettings, actions: list[Any]) -> None:
     policy = settings.create()
     now, last = 0, MIN
@@ -47,7 +47,7 @@ def test_watermarks_only_grow_under_a_clock_that_does(settings: PolicySettings, 
 
 
 @law
-@given(POLICIES, ACTIONS, st.integers(0, 15))
+@given(ANY_POLICY, ACTIONS, st.integers(0, 15))
 def test_restored_at_any_step_it_goes_on_alike(settings: PolicySettings, actions: list[Any], cut: int) -> None:
     policy = settings.create()
     now = 0
@@ -63,8 +63,8 @@ def test_restored_at_any_step_it_goes_on_alike(settings: PolicySettings, actions
 
 
 @law
-@given(POLICIES, ACTIONS)
-def test_a_snapshot_does_not_change_any_more(settings: PolicySettings, actions: list[Any]) -> None:
+@given(ANY_POLICY, ACTIONS)
+def test_a_snapshot_no_longer_changes(settings: PolicySettings, actions: list[Any]) -> None:
     policy = settings.create()
     act(policy, 0, 1)
     snapshot = policy.snapshot()
@@ -202,7 +202,7 @@ def test_changed_settings_continue_from_the_saved_watermark() -> None:
 
 
 @law
-@given(POLICIES)
+@given(ANY_POLICY)
 def test_all_are_settings_and_refuse_what_is_not_theirs(settings: PolicySettings) -> None:
     policy = settings.create()
     assert isinstance(settings, PolicySettings)

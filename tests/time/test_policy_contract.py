@@ -24,7 +24,7 @@ from sparkjet.time import (
 )
 from tests.contracts import broken
 
-POLICIES = [
+ONE_OF_EACH = [
     limiting_lag(5),
     limiting_lag_and_delay(5, 8, samples=4),
     limiting_lag_and_lull(5, 3),
@@ -35,7 +35,7 @@ POLICIES = [
 ]
 
 
-@pytest.mark.parametrize("settings", POLICIES, ids=lambda settings: type(settings).__name__)
+@pytest.mark.parametrize("settings", ONE_OF_EACH, ids=lambda settings: type(settings).__name__)
 class TestContract(PolicyContract):
     pass
 
@@ -150,9 +150,9 @@ def test_a_policy_of_a_users_own_keeps_it() -> None:
 @pytest.mark.parametrize(
     ("settings", "test"),
     [
-        (Shared, "test_each_substream_has_a_state_of_its_own"),
-        (Alive, "test_a_snapshot_is_json_and_does_not_change_any_more"),
-        (NotJson, "test_a_snapshot_is_json_and_does_not_change_any_more"),
+        (Shared, "test_each_substream_has_its_own_state"),
+        (Alive, "test_a_snapshot_is_json_and_no_longer_changes"),
+        (NotJson, "test_a_snapshot_is_json_and_no_longer_changes"),
         (Forgetful, "test_restored_after_any_epoch_it_goes_on_alike"),
         (Keeping, "test_restoring_forgets_what_was_before"),
         (Fractional, "test_a_watermark_is_a_64_bit_integer"),

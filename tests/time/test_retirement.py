@@ -87,7 +87,7 @@ def test_data_of_a_retired_one_make_it_a_new_substream() -> None:
     assert tracker.advance(3) == Advance(30)
 
 
-def test_a_new_one_has_no_watermark_of_its_own_life_before() -> None:
+def test_a_new_one_has_no_watermark_from_its_former_life() -> None:
     tracker = SubstreamTracker(limiting_lag(0), substream_timeout=5)
     tracker.report("a", 20, 0)
     tracker.advance(0)

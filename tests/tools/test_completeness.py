@@ -80,7 +80,7 @@ def test_files_of_others_are_named(tmp_path: Path) -> None:
     found = complete_until(tmp_path)
     assert (found.until, found.why) == (
         None,
-        "rows of others, who tell no watermark: k=_a/part-0.parquet, 1 other files",
+        "rows of other writers, which report no watermark: k=_a/part-0.parquet, 1 other files",
     )
     assert found.without(*found.others).until == ELEVEN
 
@@ -218,7 +218,7 @@ def test_databases_and_topics_are_asked_without_pyspark() -> None:
     subprocess.run([sys.executable, "-c", without], check=True, timeout=60)
 
 
-def test_what_is_no_place_is_named(tmp_path: Path) -> None:
+def test_what_is_not_a_place_is_named(tmp_path: Path) -> None:
     for place, options, message in (
         (tmp_path / "none", {}, "there is no directory .*none"),
         (
@@ -230,9 +230,9 @@ def test_what_is_no_place_is_named(tmp_path: Path) -> None:
         ("kafka://h:9092/", {"progress_topics": ["p"]}, "is not kafka://host:9092/topic"),
         ("KAFKA://h:9092/", {"progress_topics": "p"}, "is not kafka://host:9092/topic"),
         # Not as a directory, with the password in the message.
-        ("postgresql://me:secret@h/db", {}, "complete_until: postgresql:… is no directory of this .* give table="),
-        ("jdbc:mysql://h/db?password=secret", {}, "complete_until: jdbc:… is no directory of this machine"),
-        ("s3://lake/clicks", {}, "complete_until: s3:… is no directory of this machine.* DeltaTable"),
+        ("postgresql://me:secret@h/db", {}, "complete_until: postgresql:… is not a directory of this .* give table="),
+        ("jdbc:mysql://h/db?password=secret", {}, "complete_until: jdbc:… is not a directory of this machine"),
+        ("s3://lake/clicks", {}, "complete_until: s3:… is not a directory of this machine.* DeltaTable"),
     ):
         with pytest.raises(AnalysisError, match=message):
             complete_until(place, **options)
@@ -240,7 +240,7 @@ def test_what_is_no_place_is_named(tmp_path: Path) -> None:
         with pytest.raises(AnalysisError, match="the location is empty"):
             complete_until(text)
     day: Any = ELEVEN.date()
-    with pytest.raises(AnalysisError, match="is no datetime"):
+    with pytest.raises(AnalysisError, match="is not a datetime"):
         complete_until(tmp_path).has(day)
     with pytest.raises(AnalysisError, match=r"has no time zone.*replace\(tzinfo=timezone.utc\)"):
         complete_until(tmp_path).has(ELEVEN.replace(tzinfo=None))

@@ -102,7 +102,7 @@ def test_a_table_gives_what_a_list_does(spark: SparkSession) -> None:
         assert expected.rows == {"a/x": 101, "b/x": 102}
 
 
-def test_what_is_no_history_is_named(spark: SparkSession) -> None:
+def test_what_is_not_a_history_is_named(spark: SparkSession) -> None:
     table = spark.createDataFrame([(1, a_time(5))], "n long, ts timestamp")
     for options, message in (
         ({"arrival": "n"}, "arrival: 'n' is bigint, and has to be a timestamp"),
@@ -159,7 +159,7 @@ def test_rows_without_a_time_or_a_substream_are_as_those_of_a_table() -> None:
     assert (dict(found.rows), found.lag) == ({"null": 2}, 3)
 
 
-def test_advice_is_of_what_was_meant() -> None:
+def test_advice_names_what_was_meant() -> None:
     rows = [(1, "ab", 3), (10**7, "ab", 1)]
     # Not of "a" and "b", for which the watermark would wait.
     assert lag_for(rows, 0, substreams="ab").lag == lag_for(rows, 0).lag == 2
@@ -169,7 +169,7 @@ def test_advice_is_of_what_was_meant() -> None:
         lag_for(rows, 0, substreams=["a"])
     wrong: list[Any] = [(1, "a", 2.5), (1, "a", float("nan")), (a_time(1), "a", a_time(2)), (1, 7, 3), (1, 3), "abc"]
     for each in wrong:
-        with pytest.raises(AnalysisError, match=r"history: .* is no Arrival"):
+        with pytest.raises(AnalysisError, match=r"history: .* is not an Arrival"):
             lag_for([each], 0)
     assert str(lag_for([(0, "a\nb", 5), (0, "", 5)], 0)).splitlines()[1].split()[3:] == [
         "'':", "0", "(0.0000%)", "'a\\nb':", "0", "(0.0000%)",

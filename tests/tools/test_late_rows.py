@@ -107,7 +107,7 @@ def test_what_is_said_to_be_lost_is_lost_by_all(spark: SparkSession, tmp_path: P
     check(spark, kind, seed, tmp_path, 3, 0)
 
 
-def test_another_lag_counts_anew(spark: SparkSession, tmp_path: Path) -> None:
+def test_another_lag_starts_counting_again(spark: SparkSession, tmp_path: Path) -> None:
     lost(spark, LAG, "sessions", 1, tmp_path)
     driver = StreamDriver(spark, query(LAG + SECOND, "sessions"), "ts timestamp, p string", directory=tmp_path)
     # Behind what has been emitted, with whatever lag.
@@ -135,5 +135,5 @@ def test_what_has_no_lag_is_named(spark: SparkSession, tmp_path: Path) -> None:
         recommend(tmp_path / "none", 0)
     with pytest.raises(RecoveryError, match="contains no record of a query"):
         recommend(tmp_path / "nowhere", 0)
-    with pytest.raises(AnalysisError, match="7 is no query that start"):
+    with pytest.raises(AnalysisError, match="7 is neither a query that start"):
         recommend(7, 0)

@@ -1,4 +1,4 @@
-"""The recipes of the guide for orchestrators, each in an environment of its own, without PySpark."""
+"""The recipes of the guide for orchestrators, each in its own environment, without PySpark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables that a connector for Spark makes, keeps in order and reads, while sparkjet writes: a program of its own.
+"""Tables that a connector for Spark makes, keeps in order and reads, while sparkjet writes: its own program.
 
 Usage: ``python -m tests.versions.connectors delta|iceberg DIRECTORY``. A session has a connector's extensions from its
 start on, and each connector is for one line of Spark.

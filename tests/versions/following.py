@@ -52,7 +52,7 @@ class Table(ABC):
     @property
     @abstractmethod
     def told(self) -> sj.Completeness:
-        """What its writers have told."""
+        """The progress of its writers."""
 
     def is_at(self, progress: dict[str, Any]) -> None:
         """The watermark is the least that a writer has told, whatever of it is an hour's."""
@@ -94,7 +94,7 @@ class First:
         self.sent: list[tuple[Any, ...]] = []
 
     def hours(self, since: int, until: int) -> None:
-        """An epoch with rows of some time, by a driver of its own."""
+        """An epoch with rows of some time, by its own driver."""
         chance = self._chance
         self._process([(at(chance.uniform(since, until)), chance.choice(self._keys), 1) for _ in range(20)])
         self._driver.restart()
@@ -110,7 +110,7 @@ class First:
 
 
 class Second:
-    """The query over the table, with a driver of its own for each run."""
+    """The query over the table, with its own driver for each run."""
 
     def __init__(self, spark: SparkSession, reads: tuple[str, str], home: Path, **options: Any) -> None:
         self._spark, self._reads, self._home, self._options = spark, reads, home, options
@@ -129,7 +129,7 @@ class Second:
 
     @property
     def rows(self) -> Counter[tuple[Any, ...]]:
-        """What it has written."""
+        """The rows that it has written."""
         found = sj.read_files(str(self._home / "out"))
         return Counter(map(tuple, found.select("hour", "k", "n", "v", "windows").collect()))
 

@@ -57,7 +57,7 @@ def test_rows_go_there_and_back(spark: SparkSession, tmp_path: Path, by: str) ->
 
 
 @pytest.mark.parametrize("by", ["this line", "the newest"])
-def test_open_windows_are_made_anew(spark: SparkSession, tmp_path: Path, by: str) -> None:
+def test_open_windows_are_rebuilt(spark: SparkSession, tmp_path: Path, by: str) -> None:
     if LINE == NEWEST and by == "the newest":
         pytest.skip("the same line")
     feed = Feed(tmp_path / "in")

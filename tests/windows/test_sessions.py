@@ -210,13 +210,13 @@ def test_sessions_equal_the_naive_ones(
     check_modes(session, run, tmp_path_factory.mktemp("sessions"), limited=limited, modes=QUICK_MODES)
 
 
-# In CI, those are in `tests/differential`, whose seeds have sessions with gaps of their own, beside Spark's batch.
+# In CI, those are in `tests/differential`, whose seeds have sessions with their own gaps, beside Spark's batch.
 @pytest.mark.long
 @pytest.mark.parametrize("limited", LIMITS.values(), ids=list(LIMITS))
 @example(run=(GAP, LONGEST, OWN_EXAMPLE.batches))
 @only_examples()
 @given(run=runs())
-def test_sessions_of_events_with_gaps_of_their_own_equal_the_naive_ones(
+def test_sessions_of_events_with_their_own_gaps_equal_the_naive_ones(
     session: SparkSession, limited: bool, run: Run, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     check_modes(session, run, tmp_path_factory.mktemp("sessions"), limited=limited, own=True, modes=QUICK_MODES)

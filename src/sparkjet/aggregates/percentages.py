@@ -45,7 +45,7 @@ class Percentages:
             if isinstance(one, bool) or not isinstance(one, (int, float)) or not 0 <= one <= 1:
                 raise AnalysisError(f"{name}: a percentage is {one!r}; give numbers from 0 to 1, e.g. 0.95.")
         if not self.values:
-            raise AnalysisError(f"{name}: no percentage; give one number from 0 to 1, or several.")
+            raise AnalysisError(f"{name}: not a percentage; give one number from 0 to 1, or several.")
 
     def column(self) -> Column:
         """An array of the percentages as doubles."""

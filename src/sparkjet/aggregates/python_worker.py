@@ -38,11 +38,11 @@ class PythonParts:
 
     Attributes:
         name: Name of the aggregate in messages.
-        create: The user's function, as are the next four.
-        accumulate: As above.
-        combine: As above.
-        finish: As above.
-        deduct: As above, or None.
+        create: The user's function for an empty accumulator.
+        accumulate: The user's function that adds a row.
+        combine: The user's function that puts two accumulators together.
+        finish: The user's function for the result.
+        deduct: The user's function that takes an accumulator out of another, or None.
         accumulator: The declared type of an accumulator.
         result: The declared type of a result.
         as_dict: Whether the user's accumulators are dicts instead of tuples.

@@ -260,7 +260,7 @@ def _fraction(rest: Column, rows: Column, scale: int) -> Column:
     """The quotient of what a division by a number of rows leaves, with all digits of a mean."""
     if scale <= _PLAIN_SCALE:
         return rest / rows
-    # The quotient's type has ten digits before the point, where there are none, and too few behind it: what is smaller
+    # The quotient's type has ten digits before the point, where there are none, and too few after it: what is smaller
     # than 18 digits can say is divided by itself.
     unit = (rows * F.lit("1E-18").cast("decimal(18,18)")).cast("decimal(18,18)")
     fine = (rest % unit) / rows

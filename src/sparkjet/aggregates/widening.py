@@ -73,7 +73,7 @@ def widening(before: DataType, now: DataType) -> Widening | None:
 
 def _of_structs(before: StructType, now: StructType) -> Widening | None:
     found = [widening(one.dataType, other.dataType) for one, other in zip(before, now, strict=False)]
-    # What is new is behind the others: structs are compared field by field.
+    # What is new comes after the others: structs are compared field by field.
     if before.names != now.names[: len(before.names)] or None in found:
         return None
     return Widening.ROUNDED if Widening.ROUNDED in found else Widening.EXACT

@@ -102,7 +102,7 @@ def backfill(
         raise AnalysisError(message)
     given: Any = history
     if not isinstance(history, Written) and getattr(given, "isStreaming", True):
-        message = "backfill: history is no batch DataFrame. Give it a table of spark.read, and the stream as live."
+        message = "backfill: history is not a batch DataFrame. Give it a table of spark.read, and the stream as live."
         raise AnalysisError(message)
     event_time = _column("eventTime", live, eventTime, TimestampType)
     length = None if bucket is None else parse_duration(bucket, "bucket", minimum=1)

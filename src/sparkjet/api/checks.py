@@ -85,7 +85,7 @@ def checked(
     plan = plan_of(described)
     if not plan.source.isStreaming:
         message = (
-            "start: this is a batch DataFrame, and nothing will follow. Call toDF() instead of writeStream, or read it "
+            "start: this is a batch DataFrame, not a stream. Call toDF() instead of writeStream, or read it "
             "with spark.readStream."
         )
         raise AnalysisError(message)
@@ -231,7 +231,7 @@ def _outputs(
     places += [f"the table {output.sink.view}" for output in outputs if isinstance(output.sink, MemorySink)]
     for place in places:
         if places.count(place) > 1:
-            raise AnalysisError(f"start: two outputs write to {place}. Give each a place of its own.")
+            raise AnalysisError(f"start: two outputs write to {place}. Give each its own place.")
     if len({id(output.sink) for output in outputs}) < len(outputs):
         # Each would abort the transactions that the other has prepared.
         raise AnalysisError("start: two outputs have the same sink object. Make one for each.")
@@ -267,7 +267,7 @@ def _dead_files(results: Sequence[OutputSettings]) -> dict[str, tuple[Transforma
             raise AnalysisError(message)
         chain, other = found.setdefault(path, (chains[0], each))
         if chain.divert is not chains[0].divert:
-            raise AnalysisError(f"deadLettersPath: two streams divert rows to {path}. Give each a place of its own.")
+            raise AnalysisError(f"deadLettersPath: two streams divert rows to {path}. Give each its own place.")
         if given[DEAD_LETTERS_RETENTION] != Options(other.options)[DEAD_LETTERS_RETENTION]:
             message = f"deadLettersRetention: two writers say different things of {path}. Give both the same."
             raise AnalysisError(message)
@@ -344,7 +344,7 @@ def _publish_after(plan: Plan, settings: QuerySettings) -> Directory | None:
 
 
 def _adoption(plan: Plan, settings: QuerySettings, home: Directory, *, has_home: bool) -> Adoption | None:
-    """The checkpoint of Spark's behind which the query begins."""
+    """Spark's checkpoint after which the query begins."""
     given = settings.adopt
     if given is None:
         return None

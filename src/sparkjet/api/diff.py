@@ -78,7 +78,7 @@ class Diff:
         if output is None and len(self._outputs) == 1:
             [output] = self._outputs
         if output not in self._outputs:
-            raise AnalysisError(f"toDF: {output!r} is no output. {nearest(str(output), self._outputs)}")
+            raise AnalysisError(f"toDF: {output!r} is not an output. {nearest(str(output), self._outputs)}")
         return self._outputs[output].rows
 
     def __repr__(self) -> str:
@@ -142,11 +142,11 @@ def _keys_of(keys: Keys | None, names: Sequence[str]) -> dict[str, Sequence[str]
     for given in [*keys.values()] if isinstance(keys, Mapping) else [keys]:
         each: object = given
         if not isinstance(each, str | list | tuple) or not all(isinstance(name, str) for name in each):
-            raise AnalysisError(f'keys: {each!r} is no column and no list of columns, as in ["window", "shop"].')
+            raise AnalysisError(f'keys: {each!r} is neither a column nor a list of columns, as in ["window", "shop"].')
     if isinstance(keys, Mapping):
         others = [name for name in keys if name not in names]
         if others:
-            raise AnalysisError(f"keys: {others[0]!r} is no output. {nearest(others[0], names)}")
+            raise AnalysisError(f"keys: {others[0]!r} is not an output. {nearest(others[0], names)}")
         return {name: _listed(each) for name, each in keys.items()}
     return {name: _listed(keys) for name in names if name == _ROWS or name.startswith("results")}
 
@@ -164,7 +164,7 @@ def _named(given: Outputs, argument: str) -> dict[str, DataFrame]:
     of_fork = isinstance(given, Fork)
     place: object = given.outputs if isinstance(given, Fork) else given
     if not isinstance(place, str | Path):
-        raise AnalysisError(f"{argument}: {given!r} is no DataFrame, fork or directory.")
+        raise AnalysisError(f"{argument}: {given!r} is not a DataFrame, fork or directory.")
     directory = directory_at(str(place), argument, SparkSession.active)
     if _is_output(directory):
         return {_ROWS: read_files(place)}

@@ -35,7 +35,7 @@ class Diverted(FrameMethods):
         A row for which an SQL expression raises (a cast, a division, a parser), or a Python function, goes to the dead
         letters, as it is here, and to no result. So does a row that does not meet an expectation with
         ``action="divert"``, and one that the sink refuses, if the sink can say so before the decision. Expressions are
-        evaluated in the order in which they are written: a row that a ``where`` has dropped cannot fail behind it, and
+        evaluated in the order in which they are written: a row that a ``where`` has dropped cannot fail after it, and
         a row that has failed is not evaluated again. It still advances the watermark if its event time can be read.
         Expressions before this call still fail the query. A record of Kafka that could not be decoded, which its source
         tells in a column ``malformed`` (``mode=PERMISSIVE``), fails here.
@@ -73,7 +73,7 @@ class Diverted(FrameMethods):
 
     @property
     def deadLetters(self) -> DeadLetters:
-        """The rows that have failed behind ``divert``, in all results of the query that come from it.
+        """The rows that have failed after ``divert``, in all results of the query that come from it.
 
         Raises:
             AnalysisError: There is no ``divert`` before.
@@ -81,8 +81,8 @@ class Diverted(FrameMethods):
         chain = self._chain
         if chain.divert is None:
             message = (
-                "deadLetters: rows of this stream are not diverted. Call divert(errors=True) before what may raise, "
-                "and ask what is behind it, before the next stateful step."
+                "deadLetters: rows of this stream are not diverted. Call divert(errors=True) before the steps "
+                "that may raise, and ask for deadLetters after them, before the next stateful step."
             )
             raise AnalysisError(message)
         shape = letters_shape(chain.diverted_shape)

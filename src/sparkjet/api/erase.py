@@ -85,7 +85,7 @@ def erase(
     """
     given: object = key
     if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
-        raise AnalysisError(f"erase: key: {key!r} does not say which column it is of, as key={{'user': 42}} does.")
+        raise AnalysisError(f"erase: key: {key!r} names no column, as key={{'user': 42}} does.")
     return erased(home, Sought(dict(key)), rows, copies, dry_run=dry_run, session=session)
 
 
@@ -102,9 +102,9 @@ def erased(
     for argument, given in (("rows", rows), ("copies", copies)):
         if isinstance(given, str | Path):
             # A string would be taken letter by letter, as many places.
-            raise AnalysisError(f'erase: {argument}="{given}" is one place: give a list of them.')
+            raise AnalysisError(f'erase: {argument}="{given}" is one place: give a list.')
     if not sought.values or None in sought.values.values():
-        message = "erase: key: name a column and its value at least, as in key={'user': 42}; null is nobody's."
+        message = "erase: key: name a column and its value at least, as in key={'user': 42}; a null identifies nobody."
         raise AnalysisError(message)
     chosen = session_for("erase", session)
     refuse_connect("erase", chosen)
@@ -159,5 +159,5 @@ def _left(state: HomeErasure, *, has_rows: bool, has_copies: bool) -> Iterator[s
     if not has_rows:
         yield "late rows and dead letters: no directory of any was named"
     if not has_copies:
-        yield "copies of the home, and forks, which have homes of their own: none was named"
+        yield "copies of the home, and forks, which have their own homes: none was named"
     yield from state.left()

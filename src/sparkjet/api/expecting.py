@@ -42,7 +42,7 @@ class Expecting(FrameMethods):
         if not isinstance(given, str) or not given.strip():
             raise AnalysisError(f"expect: {given!r} is not a name. Give text by which rows that fail are counted.")
         if any(each.name == name for each in expected(self._chain.all_links).values()):
-            message = f"expect: these rows have an expectation {name!r} already. Give each a name of its own."
+            message = f"expect: these rows have an expectation {name!r} already. Give each its own name."
             raise AnalysisError(message)
         asked: object = condition
         if not isinstance(asked, Column | str):

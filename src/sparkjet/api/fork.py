@@ -196,7 +196,7 @@ class Fork:
                 if is_within(given, aside) or is_within(aside, given):
                     message = (
                         f'outputs: "{aside}" is not apart from "{given}", which a writer names. Give '
-                        "sj.fork(…, outputs=…) a directory of its own."
+                        "sj.fork(…, outputs=…) a separate directory."
                     )
                     raise AnalysisError(message)
 
@@ -211,8 +211,8 @@ class Fork:
             # A run that was killed may have left only the directory of manifests.
             if queries - {self.query} or (names - {MANIFEST_DIRECTORY} and not queries):
                 message = (
-                    f'outputs: "{place}" has files that are not of this fork, and perhaps of the query that it comes '
-                    "from. Give sj.fork(…, outputs=…) a directory of its own."
+                    f'outputs: "{place}" has files of something else, perhaps of the query that it comes '
+                    "from. Give sj.fork(…, outputs=…) a separate directory."
                 )
                 raise AnalysisError(message)
 

@@ -159,7 +159,7 @@ class WindowedStream(AggregateRows):
             )
             raise AnalysisError(message)
         if self._chain.whole:
-            message = "groupBy: orderBy and limit are of results as they are written. Leave them out before groupBy."
+            message = "groupBy: orderBy and limit are for results as they are written. Leave them out before groupBy."
             raise AnalysisError(message)
         time = EventTime.of_results(self._stage.window.name, self._chain.source)
         grouping, chain = grouped(columns, self._chain, time)
@@ -186,7 +186,7 @@ class WindowedStream(AggregateRows):
             AnalysisError: On windows over windows and on joins, where nothing can be late.
         """
         if isinstance(self._stage, WindowJoin):
-            message = "late rows: rows are late for the windows on each side of a join. Ask those for their lateRows."
+            message = "late rows: rows are late for the windows on each side of a join. Take lateRows of those."
             raise AnalysisError(message)
         shape = self._stage.late_shape()
         return LateStream(self._stage, Transformations(shape, shape))

@@ -137,7 +137,7 @@ class Launch:
     refill_from: str | None = None
     """The home of a fork whose state a changed query takes over."""
     adopt: Adoption | None = None
-    """The checkpoint of Spark's behind which it begins."""
+    """Spark's checkpoint after which it begins."""
     limit: StateLimit = field(default_factory=StateLimit)
     """The limits of each operator's state."""
 

@@ -53,7 +53,7 @@ def stage_in_mode(settings: OutputSettings, options: Options) -> Stage | None:
         return stage
     if complete and not isinstance(stage, Aggregation):
         message = (
-            'outputMode: "complete" is of the results of an aggregation, as in Spark, and these rows are none. Use '
+            'outputMode: "complete" is for the results of an aggregation, as in Spark, and these rows are not. Use '
             '"append", or groupBy(…).agg(…) first.'
         )
         raise AnalysisError(message)
@@ -70,7 +70,7 @@ def stage_in_mode(settings: OutputSettings, options: Options) -> Stage | None:
         stage = stage.by_key or stage
     if settings.chain.whole and not complete:
         message = (
-            f'orderBy, limit and groupBy are of all results, and outputMode("{settings.mode}") emits some in each '
+            f'orderBy, limit and groupBy are for all results, and outputMode("{settings.mode}") emits some in each '
             'epoch. Use outputMode("complete"), or sort and group where the results are read.'
         )
         raise AnalysisError(message)
@@ -126,7 +126,7 @@ def _check_rolling(settings: OutputSettings, options: Options) -> None:
     assert settings.sink is not None  # noqa: S101 - checked by the caller
     if settings.mode == APPEND:
         message = (
-            'outputMode: "append" is of rows that are final, and an aggregate is final only once its window has '
+            'outputMode: "append" is for rows that are final, and an aggregate is final only once its window has '
             'closed, which takes a watermark. Use outputMode("update") for the rows that have changed, or '
             'outputMode("complete") for all; or withWatermark(…) and groupBy(F.window(…), …), the call itself.'
         )

@@ -125,7 +125,7 @@ class OutputSettings:
         elif stage is None:
             output = StreamOutput(name, sink, self.sink.name, self.chain)
         else:
-            # Behind divert(…), a column that may fail may be null.
+            # After divert(…), a column that may fail may be null.
             shown = self.chain.outlined if self.chain.divert is None else self.chain.apply
             shape = shown(self.chain.source.drop(*columns.HIDDEN))
             rows = stage, self.rows, shape, self._finished

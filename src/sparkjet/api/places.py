@@ -84,7 +84,7 @@ class Places:
             if is_within(home, top) and not home.startswith((f"{top}/_", f"{top}/.")):
                 message = (
                     f'checkpointLocation: "{self.home}" is in the table {table}, where {cleaner} removes what no '
-                    f"version names. Give it a place of its own, or one below {table}/_checkpoints."
+                    f"version names. Give it a separate place, or one below {table}/_checkpoints."
                 )
                 raise AnalysisError(message)
 

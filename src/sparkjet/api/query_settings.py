@@ -102,7 +102,7 @@ class QuerySettings:
         )
         if settings.adopt_replay and (settings.adopt is None or settings.publish_after is not None):
             message = (
-                "adoptReplay: windows are made anew behind a checkpoint of Spark's, and not behind another query. Set "
+                "adoptReplay: windows are rebuilt after a checkpoint of Spark's, not after another query. Set "
                 "adopt, and leave publishAfter out."
             )
             raise AnalysisError(message)

@@ -65,5 +65,7 @@ def read_state(
 
 def _check(argument: str, given: object, *kinds: type) -> None:
     if not isinstance(given, kinds) or type(given) is bool:
-        message = f"{argument}: {given!r} is no {'number' if argument == 'epoch' else 'text'}. See help(sj.read_state)."
+        message = (
+            f"{argument}: {given!r} is not {'a number' if argument == 'epoch' else 'text'}. See help(sj.read_state)."
+        )
         raise AnalysisError(message)

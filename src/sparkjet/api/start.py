@@ -64,7 +64,7 @@ def replay_dead_letters(
 ) -> StreamingQuery:
     """Start a query like :func:`start`, with its dead letters as the first epoch: once the fault is fixed.
 
-    The rows pass through everything behind ``divert``, to the outputs that lack them, exactly once: the record says
+    The rows pass through everything after ``divert``, to the outputs that lack them, exactly once: the record says
     which epochs' dead letters were replayed. They do not advance the watermark. A row that fails again is a dead letter
     of that epoch. When called again, even after a crash, it replays only the new rows of a directory, and refuses a
     DataFrame if some of its rows were replayed before.

@@ -229,7 +229,10 @@ class Stream(Deduplicated, Diverted, Expecting, StreamJoins, Unions):
         """
         stage = self._feed.parent
         if stage is None:
-            message = "lateRows: no row of a stream is late by itself. Ask the result of a window or a stateful step."
+            message = (
+                "lateRows: no row of a stream is late by itself. Take lateRows of the result of a window or a stateful "
+                "step."
+            )
             raise AnalysisError(message)
         shape = stage.late_shape()
         return LateStream(stage, Transformations(shape, shape))

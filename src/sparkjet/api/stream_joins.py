@@ -77,7 +77,7 @@ class StreamJoins(FrameMethods):
         for which, side in zip(("this", "the other"), sides, strict=True):
             if not side.times:
                 message = (
-                    f"join: {which} stream has no watermark, so that its partners would have to be kept forever. Call "
+                    f"join: {which} stream has no watermark, so its partners would have to be kept forever. Call "
                     'withWatermark("<event time>", "<lag>") on it first.'
                 )
                 raise AnalysisError(message)

@@ -183,8 +183,8 @@ def _again(border: int, record: Record, following: Record, at: int | None, old: 
     if reached > border:
         message = (
             f'switch: the query of "{new}" publishes those after {shown(border)}, and that of "{old}", whose home is '
-            f"of before the switch, has published windows that end up to {shown(reached)}: those in between are there "
-            "twice. Stop the old query, and remove what it has published of them."
+            f"from before the switch, has published windows that end up to {shown(reached)}: those in between are "
+            "there twice. Stop the old query, and remove what it has published of them."
         )
         raise AnalysisError(message)
     return Border(following.query, border)

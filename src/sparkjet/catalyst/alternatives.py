@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 BEFORE = "Do it with Spark before sj.stream(…), on the DataFrame."
-OWN_QUERY = "Do it in a Spark query of its own whose output this query reads."
+OWN_QUERY = "Do it in a separate Spark query whose output this query reads."
 
 WATERMARK = "Leave it out, and call withWatermark after sj.stream(…)."
 AGGREGATION = (
@@ -21,17 +21,17 @@ SAMPLE = (
     'where(F.pmod(F.hash("id"), F.lit(10)) == 0).'
 )
 VIEW = (
-    "A view is of a DataFrame. Create it of the one that sj.stream(…) is given, and give sj.stream(…) what spark.sql "
-    "makes of the view."
+    "A view is made of a DataFrame. Create it from the one that sj.stream(…) is given, and give sj.stream(…) what "
+    "spark.sql makes of the view."
 )
 OBSERVE = (
     "Observe the DataFrame before sj.stream(…): progress and Spark's events have its metrics as observedMetrics. What "
     "an epoch counted, dropped and wrote is in lastProgress as well."
 )
 NOT_A_FRAME = (
-    "What you called takes a DataFrame of Spark's, and this is none. Call the method of this side instead: a.join(b) "
-    "of a batch DataFrame a is b.join(a), and F.broadcast(a) goes around a; a.union(b) is sj.stream(a).union(b); "
-    "model.transform(df), and what else takes a streaming DataFrame, comes before sj.stream(…)."
+    "What you called takes one of Spark's DataFrames, and this is not one. Call the method of this side instead: "
+    "a.join(b) of a batch DataFrame a is b.join(a), and F.broadcast(a) goes around a; a.union(b) is "
+    "sj.stream(a).union(b); model.transform(df), and what else takes a streaming DataFrame, comes before sj.stream(…)."
 )
 DUPLICATES = (
     "Drop them after sj.stream(…): dropDuplicates(…), distinct(), or withWatermark(…) and "

@@ -36,7 +36,7 @@ IS_SHED = "is_shed"
 IS_EARLY = "is_early"
 """Whether a result row is early; a visible column, with ``option("isEarly", True)`` only."""
 MARKS = (IS_EARLY, IS_SHED)
-"""What results may say of themselves: a sink whose columns are fixed has a header for each."""
+"""Columns in which results describe themselves: a sink whose columns are fixed has a header for each."""
 ONLY_SUBSTREAM = "all"
 """Name of the only substream of a stream without ``by``."""
 

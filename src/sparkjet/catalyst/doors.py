@@ -82,7 +82,7 @@ MICRO_BATCH = Door(
         f"{_EXECUTION}.RDDScanExec(6)",
         f"{_EXECUTION}.WholeStageCodegenExec(2)",
     ),
-    "rows are written out in memory once more, behind the source",
+    "rows are written out in memory once more, after the source",
 )
 COUNTERS = Door(
     "counters of rows inside a plan",

@@ -24,7 +24,7 @@ def with_plan(batch: DataFrame, query: StreamingQuery) -> DataFrame:
     """The rows of a micro-batch, whose last operators are planned together with what reads them; on the driver.
 
     The plan of what ``foreachBatch`` gives ends at an RDD: each row of the source is written out in memory there, and
-    read again behind it. In one of Spark's own queries, both sides are a single loop of generated code. Whatever is
+    read again after it. In one of Spark's own queries, both sides are a single loop of generated code. Whatever is
     below the last projections, filters and generators, such as the source, stays an RDD, since Spark counts its rows
     there.
     """

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Collection, Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 
 from sparkjet.catalyst.columns import HIDDEN, quoted
-from sparkjet.catalyst.logical_plans import analyzed, attribute_id, children, listed
+from sparkjet.catalyst.logical_plans import analyzed, attribute_id, children, kind_of, listed, streaming_nodes
 from sparkjet.catalyst.row_by_row import check_row_by_row
 from sparkjet.errors import AnalysisError, refuse_connect
 from sparkjet.java import as_map, java_class, static_method
@@ -20,6 +21,13 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 _SQL = "org.apache.spark.sql"
+_OF_A_FILE = {
+    "InputFileName": "input_file_name()",
+    "InputFileBlockStart": "input_file_block_start()",
+    "InputFileBlockLength": "input_file_block_length()",
+}
+_METADATA = "__metadata_col"
+"""Spark's mark of a column that a source has only on request."""
 
 
 def check_source(df: object) -> None:
@@ -142,3 +150,42 @@ def _unstable(plan: Any) -> str | None:
                 wanted |= {attribute_id(each) for each in listed(expression.references().toSeq())}
         nodes += children(node)
     return None
+
+
+def check_read_context(sources: Iterable[DataFrame], held: DataFrame | None, results: Iterable[DataFrame]) -> None:
+    """Refuse results that ask for a file's metadata or name where the file is no longer being read."""
+    read = sum(map(_asked, sources), Counter())
+    kept = Counter() if held is None else _asked(held)
+    for result in results:
+        for name, count in _asked(result).items():
+            if name not in _OF_A_FILE.values() and count > read[name]:
+                example = f'sj.stream(rows.select("*", F.col("{name}").alias("file")))'
+                message = (
+                    f"start: {name!r} is a column that the source has only while it is read, and is asked for later. "
+                    f"Give it a name before: {example}."
+                )
+                raise AnalysisError(message)
+            if name in _OF_A_FILE.values() and held is not None and count > kept[name]:
+                message = (
+                    f"start: {name} is known only while a file is read, but this query reads each batch several times, "
+                    f'from memory. Call it before: sj.stream(rows.withColumn("file", F.{name})).'
+                )
+                raise AnalysisError(message)
+
+
+def _asked(rows: DataFrame) -> Counter[str]:
+    """The facts about files that are requested from a stream, and how often."""
+    asked: Counter[str] = Counter()
+    for node in streaming_nodes(analyzed(rows)):
+        if not children(node):
+            asked.update(str(each.name()) for each in listed(node.output()) if each.metadata().contains(_METADATA))
+        for expression in listed(node.expressions()):
+            if not expression.deterministic():
+                asked.update(_of_a_file(expression))
+    return asked
+
+
+def _of_a_file(expression: Any) -> list[str]:
+    name = _OF_A_FILE.get(kind_of(expression))
+    below = [each for child in children(expression) for each in _of_a_file(child)]
+    return below if name is None else [name, *below]

@@ -85,7 +85,7 @@ def check_calls(expressions: Iterable[Any]) -> None:
             if kind_of(part).startswith("Python") and (kind_of(part) != "PythonUDF" or part.evalType() not in _KNOWN):
                 message = (
                     f"divert: {part.name()}(…) is a Python function of groups of rows or of tables, and none that is "
-                    "tried row by row behind it. Call divert(…) after it; or have the function return an error as a "
+                    "tried row by row after it. Call divert(…) after it; or have the function return an error as a "
                     "value."
                 )
                 raise AnalysisError(message)

@@ -102,7 +102,7 @@ class Sought:
             if found is not None and (not isinstance(kind, T.FractionalType) or _is_exact(value, kind, found)):
                 return literal.cast(kind)
         shown = f'"{value}"' if isinstance(value, str) and _is_utf8(value) else ascii(value)
-        raise AnalysisError(f"erase: {what} is {kind.simpleString()}, and {shown} is no value of that type.")
+        raise AnalysisError(f"erase: {what} is {kind.simpleString()}, and {shown} is not a value of that type.")
 
 
 def _found(session: SparkSession, name: str, columns: Sequence[_Column]) -> list[_Column]:

@@ -1,4 +1,4 @@
-"""A user's Python function of batches behind ``divert``: where it raises it is called with halves, down to the row.
+"""A user's Python function of batches after ``divert``: where it raises it is called with halves, down to the row.
 
 Runs in Spark's Python workers, like :mod:`sparkjet.catalyst.tried_functions`, and imports nothing else from sparkjet.
 """
@@ -72,7 +72,7 @@ class TriedBatches(TriedFunction, ABC):
         """The piece of what a function has returned for some rows."""
         # A text has a length, and is one value to pandas: the other rows would be null.
         if not hasattr(found, "__len__") or isinstance(found, str | bytes):
-            raise TypeError(f"the function returned {type(found).__name__}, which is no column of values")
+            raise TypeError(f"the function returned {type(found).__name__}, which is not a column of values")
         if len(found) != count:
             raise ValueError(f"the function returned {len(found)} values for {count} rows")
         columns = self.columns(found)

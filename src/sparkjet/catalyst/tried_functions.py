@@ -1,4 +1,4 @@
-"""A user's Python function of rows behind ``divert``, as Spark's workers call it: if it raises, only its row fails.
+"""A user's Python function of rows after ``divert``, as Spark's workers call it: if it raises, only its row fails.
 
 Runs in Spark's Python workers, where sparkjet need not be installed: it must import nothing else from sparkjet.
 """

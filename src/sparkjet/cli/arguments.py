@@ -19,7 +19,7 @@ HOME = "a query's checkpointLocation, or its place in a grid: grid://host:port/n
 Home = Annotated[str, typer.Argument(metavar="HOME", help=HOME, show_default=False)]
 Homes = Annotated[list[str] | None, typer.Argument(metavar="[HOME...]", help=HOME, show_default=False)]
 Settings = Annotated[list[str] | None, typer.Option("--conf", metavar="NAME=VALUE", help=_SETTING, show_default=False)]
-AsJson = Annotated[bool, typer.Option("--json", help="print JSON, also of a failure")]
+AsJson = Annotated[bool, typer.Option("--json", help="print JSON, for failures too")]
 
 # For grid members and their clients.
 TokenFile = Annotated[

@@ -127,7 +127,7 @@ def page(
     token: Annotated[
         str | None,
         typer.Option(
-            help="what readers must know; one is made up without it. Others see it in the list of processes: rather "
+            help="what readers must know; one is generated without it. Others see it in the list of processes: rather "
             "use SPARKJET_PAGE_TOKEN in the environment, or --token-file",
             show_default=False,
         ),
@@ -176,9 +176,9 @@ def diff(
     old: Annotated[str, typer.Argument(help=_OUTPUTS, show_default=False)],
     new: Annotated[str, typer.Argument(help="the same of the other", show_default=False)],
     keys: Annotated[
-        str, typer.Option(metavar="A,B", help="the columns that identify a row; all rows are compared without them")
+        str, typer.Option(metavar="A,B", help="the columns that identify a row; without them whole rows are compared")
     ] = "",
-    limit: Annotated[int, typer.Option(min=0, help="rows that differ to print of each output")] = 20,
+    limit: Annotated[int, typer.Option(min=0, help="how many differing rows to print for each output")] = 20,
     conf: Settings = None,
     as_json: AsJson = False,
 ) -> int:
@@ -248,7 +248,7 @@ def run_application(
 @app.command()
 def state(
     home: Home,
-    pin: Annotated[str | None, typer.Option(help="a pinned record; the newest without it", show_default=False)] = None,
+    pin: Annotated[str | None, typer.Option(help="a pinned record; by default the newest", show_default=False)] = None,
     conf: Settings = None,
     as_json: AsJson = False,
 ) -> None:
@@ -263,7 +263,7 @@ def state(
 
 @app.command()
 def switch(
-    old: Annotated[str, typer.Argument(help=f"of the query that ends: {HOME}", show_default=False)],
+    old: Annotated[str, typer.Argument(help=f"the query that ends: {HOME}", show_default=False)],
     new: Annotated[str, typer.Argument(help="of the query that goes on, in the same form", show_default=False)],
     at: Annotated[
         str | None,

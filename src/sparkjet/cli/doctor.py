@@ -223,7 +223,7 @@ def spark(settings: Sequence[str]) -> Iterator[Finding]:
         told = f"Spark does not start, or runs no Python worker: {first_line(error)}"
         named = [name for name in _OF_SPARK if name in os.environ]
         given = f"; {', '.join(named)} {'is' if len(named) == 1 else 'are'} set" if named else ""
-        yield Finding("Spark", BAD, told, f"Mend Java first; then look at the log above{given}.")
+        yield Finding("Spark", BAD, told, f"Fix Java first; then look at the log above{given}.")
         return
     worker, seconds = f"Python {found[0]}.{found[1]} worker", time.monotonic() - began
     yield Finding("Spark", OK, f"Spark {context.version} ran a task in a {worker} after {seconds:.0f} s")
@@ -253,7 +253,7 @@ def home(location: str, settings: Sequence[str]) -> Iterator[Finding]:
     """Whether a location may hold a query's decisions, its free space, and its clock; leaves nothing behind."""
     place = home_at(location, "home", settings)
     place.check("home", create=False)
-    yield Finding("home", OK, f"of two writers of one file one wins in {place}")
+    yield Finding("home", OK, f"of two writers of one file, one wins in {place}")
     if place.path is not None:
         there = next(each for each in (place.path, *place.path.parents) if each.exists())
         yield from disk(there, "home")
@@ -282,7 +282,7 @@ def postgres(dsn: str) -> Iterator[Finding]:
             (limit,) = connection.execute("SELECT current_setting('max_prepared_transactions')::int").fetchone() or (0,)
     except psycopg.Error as error:
         told = str(error).strip() or type(error).__name__
-        yield Finding("PostgreSQL", BAD, told, "Mend what the server names; a password comes from PGPASSWORD.")
+        yield Finding("PostgreSQL", BAD, told, "Fix what the server names; a password comes from PGPASSWORD.")
         return
     if limit:
         yield Finding("PostgreSQL", OK, f"version {server}, up to {limit} prepared transactions")

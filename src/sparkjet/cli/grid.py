@@ -36,7 +36,7 @@ _ADDRESS = "HOST:PORT"
 _JOINS_WITHIN = 30.0
 _PORTS = 4
 _LONGEST = 7 * 24 * 3600
-_ACCESS = "The token is read from --token-file, or from the environment as SPARKJET_GRID_TOKEN."
+_ACCESS = "The token is read from --token-file, or from SPARKJET_GRID_TOKEN in the environment."
 
 
 app = typer.Typer(help="The in-memory grid of snapshots.", rich_markup_mode=None)
@@ -44,7 +44,7 @@ app.add_typer(grid_maps.app, name="map")
 app.add_typer(grid_journals.app, name="journal")
 
 _Members = Annotated[
-    str, typer.Argument(metavar=f"[{_ADDRESS},...]", help="of some members of one grid, as HOST:PORT,…")
+    str, typer.Argument(metavar=f"[{_ADDRESS},...]", help="addresses of members of one grid, as HOST:PORT,…")
 ]
 
 
@@ -58,7 +58,8 @@ def start(
         str | None, typer.Option(metavar="HOST", help="name or address under which others reach it (--bind)")
     ] = None,
     host: Annotated[
-        str | None, typer.Option(help="name of the machine, if not its own; replicas are on several")
+        str | None,
+        typer.Option(help="name of the machine, if not its own; replicas of a partition are on different machines"),
     ] = None,
     control_ports: Annotated[
         str,
@@ -79,7 +80,7 @@ def start(
         ),
     ] = 3600.0,
     jars: Annotated[
-        str | None, typer.Option(metavar="FOLDER", help="has ZooKeeper's jars, if not the installed PySpark")
+        str | None, typer.Option(metavar="FOLDER", help="folder with ZooKeeper's jars, if not the installed PySpark's")
     ] = None,
     token_file: TokenFile = None,
     tls_certificate: TlsCertificate = None,
@@ -183,7 +184,7 @@ def reform_grid(
 ) -> None:
     """Re-form a grid."""
     if not others_are_dead:
-        raise typer.BadParameter("Say --others-are-dead: members that come back would go on as another grid")
+        raise typer.BadParameter("Pass --others-are-dead: members that come back would go on as another grid")
     access = access_of(token_file, tls_certificate, tls_key, tls_authorities)
     from sparkjet.cli.grid_operations import reform  # noqa: PLC0415 - the extra is optional
 
@@ -266,7 +267,7 @@ def _ports(text: str) -> tuple[int, int, int, int]:
     if len(numbers) != text.count(",") + 1 or len(numbers) != _PORTS:
         raise AnalysisError(f'--control-ports: "{text}" is not four ports, as in 5711,5712,5713,5714; 0 is any.')
     if len({number for number in numbers if number}) < sum(map(bool, numbers)):
-        raise AnalysisError(f'--control-ports: "{text}" names a port twice; each listens on one of its own.')
+        raise AnalysisError(f'--control-ports: "{text}" names a port twice; each listens on its own.')
     first, second, third, fourth = numbers
     return first, second, third, fourth
 
@@ -280,7 +281,7 @@ def _contacts(members: Sequence[str], access: Access) -> list[str]:
     finally:
         client.close()
     if not contacts:
-        raise AnalysisError(f"{','.join(members)} is a grid of one member forever (--alone): none can join.")
+        raise AnalysisError(f"{','.join(members)} is a grid of one member forever (--alone): no other can join.")
     return contacts
 
 

@@ -83,8 +83,8 @@ def _opened(where: str, access: Access) -> Journal:
 
 def summaries(client: GridClient) -> Iterable[dict[str, Any]]:
     """Information on each journal of a grid."""
-    from sparkjet_grid.journal_store import JournalStore  # noqa: PLC0415 - as above
-    from sparkjet_grid.journal_version import lag  # noqa: PLC0415 - the extra is optional
+    from sparkjet_grid.journal_store import JournalStore  # noqa: PLC0415 - the extra is optional
+    from sparkjet_grid.journal_version import lag  # noqa: PLC0415 - as above
     from sparkjet_grid.places import JournalPlace  # noqa: PLC0415 - as above
     from sparkjet_grid.version_store import names_of  # noqa: PLC0415 - as above
 
@@ -109,7 +109,7 @@ def summaries(client: GridClient) -> Iterable[dict[str, Any]]:
 
 def _rows(journal: Journal, partition: int | None, offset: int | None, limit: int | None) -> Iterator[dict[str, Any]]:
     if limit is not None and limit < 0:
-        raise AnalysisError(f"--limit: {limit} is no number of rows.")
+        raise AnalysisError(f"--limit: {limit} is not a number of rows.")
     if offset is not None and (partition is None or offset < 0):
         raise AnalysisError(f"--offset: {offset} is of one partition, from 0. Name it with --partition.")
     ends, first = journal.latest().ends, journal.earliest()

@@ -82,7 +82,7 @@ def scan(
     with _opened(where, access) as map_:
         left = limit
         if left is not None and left < 0:
-            raise AnalysisError(f"--limit: {left} is no number of rows.")
+            raise AnalysisError(f"--limit: {left} is not a number of rows.")
         reader = map_.scan([name.strip() for name in columns.split(",")] if columns else None)
         for batch in reader:
             rows = listed(batch if left is None else batch.slice(0, left))
@@ -147,5 +147,5 @@ def _key(text: str, map_: Map) -> tuple[object, ...]:
         return key_of([text] if len(kinds) == 1 else json.loads(text), kinds)
     except ValueError as error:
         wanted = ", ".join(f"{name} ({kind})" for name, kind in zip(map_.keys, kinds, strict=True))
-        message = f"KEY: {text!r} is no key of this map, which has {wanted}. Several are JSON: '[\"a\", 3]'."
+        message = f"KEY: {text!r} is not a key of this map, which has {wanted}. Several are JSON: '[\"a\", 3]'."
         raise AnalysisError(message) from error

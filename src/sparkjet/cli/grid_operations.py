@@ -63,6 +63,6 @@ def _survivor(connections: Connections, uri: str) -> Status:
     except UnreachableError as error:
         raise AnalysisError(f"{error} Name only members that are left.") from error
     if not found.frozen:
-        message = f"{uri} has its majority, which takes out by itself who is gone: there is nothing to reform."
+        message = f"{uri} has its majority, which removes lost members by itself: there is nothing to reform."
         raise AnalysisError(message)
     return found

@@ -67,7 +67,7 @@ def settled(
 def in_postgres(record: Record, dsn: str, *, settle: bool, as_json: bool) -> None:
     """List a query's prepared transactions and, with ``settle``, end them by its newest record.
 
-    May run alongside the query: it only ends transactions that no driver can decide anymore.
+    May run alongside the query: it only ends transactions that no driver can still decide.
 
     Raises:
         AnalysisError: The server cannot be reached.
@@ -249,7 +249,7 @@ def verdict(found: ListedTransaction, record: Record) -> str:
         return DECIDED
     if found.takeover > record.takeover:
         return UNKNOWN
-    # A fenced driver decides nothing anymore, and a recorded epoch is not decided again.
+    # A fenced driver decides nothing, and a recorded epoch is not decided again.
     if found.takeover < record.takeover:
         return ORPHAN
     if found.is_pooled:

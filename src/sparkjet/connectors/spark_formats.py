@@ -67,7 +67,7 @@ WRITERS: Sequence[Option[Any]] = (
 FILE_OPTIONS: Sequence[Option[Any]] = (_PATH, _FILE_FORMAT, _RETENTION, PROGRESS_INTERVAL, *WRITERS)
 """Options of ``format("files")``."""
 
-_NUM_ROWS = number("numRows", "Number of rows to print of each epoch.", 20)
+_NUM_ROWS = number("numRows", "Number of rows to print of each epoch.", 20, least=0)
 _TRUNCATE = flag("truncate", "Whether to truncate long values.", default=True)
 
 

@@ -35,7 +35,7 @@ def unlike(name: str, end: object, source: ReadSource, topics: str | None) -> st
         )
     if end is not None and kind in _KINDS and not _KINDS[kind](end):
         return (
-            f"has the offset {json.dumps(end)} for source {name}, which is none of {source.format}. Give the "
+            f"has the offset {json.dumps(end)} for source {name}, which is not one of {source.format}. Give the "
             "query the sources of Spark's query, in the same order"
         )
     read = {topic for topic, _ in positions_in(end)} if isinstance(end, dict) and _is_ours(end) else set()
@@ -89,4 +89,4 @@ _KINDS: Mapping[str, Callable[[object], bool]] = {
     "rate-micro-batch": _has("offset", "timestamp"),
     "delta": _has("reservoirId"),
 }
-"""What an offset of a source looks like; those of other sources are for them to judge."""
+"""Whether an offset may be one of a source, by its name; other sources judge theirs themselves."""

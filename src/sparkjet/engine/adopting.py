@@ -1,4 +1,4 @@
-"""Adopting: a query begins where one of Spark's own has stopped, by that one's checkpoint, and fences it."""
+"""Adopting: a query begins where a Spark query has stopped, from its checkpoint, and fences it."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Note(msgspec.Struct, frozen=True):
 
 
 class _Adopted(msgspec.Struct, frozen=True):
-    """What a home keeps of an adoption: the checkpoint, and the directories with lists of Spark's file sink."""
+    """The note of an adoption in a home: the checkpoint, and the directories with lists of Spark's file sink."""
 
     checkpoint: str
     lists: tuple[str, ...] = ()
@@ -58,7 +58,7 @@ _ADOPTED = msgspec.json.Decoder(known(_Adopted))
 
 
 class _Found(NamedTuple):
-    """What a checkpoint says: the last batch that is done, the last that is planned, and the note, if there is one."""
+    """The state of a checkpoint: the last batch that is done, the last that is planned, and the note, if any."""
 
     done: int
     planned: int
@@ -82,7 +82,7 @@ class Adoption:
         place: The checkpoint, as given.
         checkpoint: The same.
         home: The home of the query that goes on.
-        replays: Whether windows that are open are made anew.
+        replays: Whether open windows are rebuilt.
     """
 
     place: str
@@ -127,10 +127,10 @@ class Adoption:
             self._check_sinks(plan, found)
             replay = self._replay(local, plan, found) if states else None
         if replay is not None:
-            logger.info("adopt: windows are made anew from %s, in the first epoch", replay.count)
+            logger.info("adopt: windows are rebuilt from %s, in the first epoch", replay.count)
         elif plan.stages:
             logger.warning(
-                "adopt: windows and other state have the rows behind batch %d of Spark's query, and none of before",
+                "adopt: windows and other state have the rows after batch %d of Spark's query, and none from before",
                 found.done,
             )
 
@@ -162,7 +162,7 @@ class Adoption:
             if found.planned > done:
                 logger.warning(
                     "adopt: Spark's query has planned batch %d and not committed it: its rows are read here, also if "
-                    "its sink has got them",
+                    "its sink has them",
                     found.planned,
                 )
             position = local.capture(done, None, store, prefix)
@@ -174,7 +174,7 @@ class Adoption:
         # Spark's sink would skip the batch.
         closed = "".join(f"{sink.directory}/{LIST}/{found.planned}, " for sink in sinks if found.planned > found.done)
         text = (
-            f'{NOTE} Its query goes on behind batch {found.done} with the checkpointLocation "{note.home}". To go '
+            f'{NOTE} Its query goes on after batch {found.done} with the checkpointLocation "{note.home}". To go '
             f"back instead, remove that directory, if it has no records, {closed}and then this file.\n"
         )
         log, _, number = found.place.partition("/")
@@ -187,7 +187,7 @@ class Adoption:
             with self._local() as local:
                 self._found(local)
             raise self._refused(
-                f"has got {found.place} while this query started: Spark's query runs. Stop it, and start again"
+                f"got {found.place} while this query started: Spark's query is running. Stop it, and start again"
             )
 
     @contextmanager
@@ -207,7 +207,7 @@ class Adoption:
     def _found(self, local: SparkCheckpoint) -> _Found:
         if local.query_id() is None:
             raise self._refused(
-                "is no checkpoint of a Spark query: it has no metadata, or only a part of it. Give the "
+                "is not the checkpoint of a Spark query: it has no metadata, or only a part of it. Give the "
                 "checkpointLocation of that query"
             )
         logs = {log: local.last(log) for log in ("offsets", "commits")}
@@ -256,7 +256,7 @@ class Adoption:
         try:
             return replay_of(self.checkpoint, local, plan, found.done, found.planned)
         except NotReplayedError as error:
-            raise self._refused(f"has windows that cannot be made anew: {error}") from error
+            raise self._refused(f"has windows that cannot be rebuilt: {error}") from error
 
     def _refuse_state(
         self, local: SparkCheckpoint, plan: Plan, found: _Found, states: Sequence[tuple[str, str]]
@@ -265,14 +265,14 @@ class Adoption:
         if is_of_windows(states):
             try:
                 count = replay_of(self.checkpoint, local, plan, found.done, found.planned).count
-                offer = f'. Or set option("{ADOPT_REPLAY.name}", "true"): open windows are made anew from {count}'
+                offer = f'. Or set option("{ADOPT_REPLAY.name}", "true"): open windows are rebuilt from {count}'
             except NotReplayedError as error:
-                offer = f". Its windows cannot be made anew ({ADOPT_REPLAY.name}): {error}"
+                offer = f". Its windows cannot be rebuilt ({ADOPT_REPLAY.name}): {error}"
         kinds = [f"{name} ({number})" if name else f"operator {number}" for number, name in states]
         raise self._refused(
             f"has state of operators, which only Spark can read: {', '.join(kinds)}. Start the query without the "
-            "option, with a checkpointLocation and outputs of its own, from the beginning of what its sources still "
-            "have (as with startingOffsets=earliest): its state is made anew from those rows, and so are the "
+            "option, with its own checkpointLocation and outputs, from the beginning of what its sources still "
+            "have (as with startingOffsets=earliest): its state is rebuilt from those rows, and so are the "
             f"results{offer}"
         )
 
@@ -324,7 +324,7 @@ class Adoption:
 
     def _check_version(self, path: Path) -> None:
         if not self._text(path).startswith("v"):
-            raise self._damaged(_below(path), "its first line is no version")
+            raise self._damaged(_below(path), "its first line is not a version")
 
     def _check_path(self, log: Path, name: str, path: str) -> None:
         """Refuse a directory whose files the source has not read: two that changed places would be read again."""
@@ -381,7 +381,7 @@ def _adopted(home: Directory) -> _Adopted | None:
 
 
 def kept_note(home: Directory, name: str, decoder: msgspec.json.Decoder[T], what: str) -> T | None:
-    """What a home keeps beside its records, of a query of Spark's before or after it; None if there is no such file.
+    """A file that a home keeps beside its records, about a Spark query before or after it; None if there is none.
 
     Raises:
         RecoveryError: It is damaged: without it nobody knows which directories, or which query, go on.

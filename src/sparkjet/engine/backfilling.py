@@ -155,7 +155,7 @@ def _check_substreams(engine: Engine, absent: Collection[str]) -> None:
         if lacking:
             message = (
                 f"backfill: the watermark is by {', '.join(each.watermark.by)}, and the history has no column "
-                f"{lacking[0]!r}: its rows would be of a substream of their own, which the watermark waits for. Leave "
+                f"{lacking[0]!r}: its rows would be a separate substream, which the watermark waits for. Leave "
                 "by= out, or take a history that has it."
             )
             raise AnalysisError(message)

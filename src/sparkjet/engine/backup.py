@@ -44,7 +44,7 @@ class Backup:
             same = "" if str(home) == str(target) else f', which is "{other}"'
             message = (
                 f'{OPTION}: "{target}"{same} is not apart from the home of this query, "{home}": what is lost with the '
-                "one is lost with the other. Give it a place of its own, on another disk or in another store."
+                "one is lost with the other. Give it a separate place, on another disk or in another store."
             )
             raise AnalysisError(message)
         self._running: threading.Thread | None = None
@@ -88,7 +88,7 @@ class Backup:
             # The query does not depend on the copy; its user will, one day: no copy is worse than an old one.
             has_none = self._report.epoch is None
             self._report = BackupReport(self._report.epoch, str(error))
-            said = "has no copy at all" if has_none else f"has not got a newer copy than epoch {self._report.epoch}"
+            said = "has no copy at all" if has_none else f"has no newer copy than that of epoch {self._report.epoch}"
             level = logging.ERROR if has_none else logging.WARNING
             logger.log(level, "%s: %s %s: %s", OPTION, self._target, said, error)
         else:

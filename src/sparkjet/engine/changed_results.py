@@ -41,7 +41,7 @@ def nulls_refused(plan: Plan, upgrade: Upgrade, lacking: Mapping[str, tuple[int,
         added = [number for number in changed.lacking if changed.aggregates[number][1] is None]
         for name in output.computed_from(added):
             if name in output.sink.required:
-                note = "let it be null there, give it a value with coalesce behind agg(…), or write to another table"
+                note = "let it be null there, give it a value with coalesce after agg(…), or write to another table"
                 what = f"column {name} of {output.format}"
                 found.append(Change(output.name, what, "NOT NULL", "null before the cut", Consequence.REFUSED, note))
     return found

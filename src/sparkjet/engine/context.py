@@ -51,7 +51,7 @@ class EngineContext:
         on_change: Whether to continue from a record of the query before it was changed.
         publish_after: Home of the query whose windows come before, None if all windows are this one's.
         alignment: Tells the planners of aligned sources how far event time has come.
-        adopt: The checkpoint of Spark's behind which a new query begins, None for the beginning of its sources.
+        adopt: Spark's checkpoint after which a new query begins, None for the beginning of its sources.
         refill: Finds the fork with whose state a changed query continues, None for its own state.
         limit: What each operator may hold.
         repeats: Whether Spark repeats the last batch at a start, which costs nothing but that batch.

@@ -1,4 +1,4 @@
-"""Dead letters: the rows of an epoch for which an expression behind ``divert`` has raised, with the error."""
+"""Dead letters: the rows of an epoch for which an expression after ``divert`` has raised, with the error."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ class DeadLetters:
             quoted = f"One of them said: {message} " if message else ""
             message = (
                 f"{self._output.name}: {count} rows of the epoch have failed, more than maxFailures={given!r} allows. "
-                f"Nothing of the epoch was written. {quoted}Mend what has failed and start again, or allow more."
+                f"Nothing of the epoch was written. {quoted}Fix what has failed and start again, or allow more."
             )
             raise FailuresError(message)
 
@@ -166,7 +166,7 @@ class DeadLetters:
         row = begun(row)
         *before, last = links
         for link in before:
-            assert link.tried is not None  # noqa: S101 - others are refused behind divert
+            assert link.tried is not None  # noqa: S101 - others are refused after divert
             row = link.tried(row, link.number)
         tries = last.tries() if last.calls and last.tries is not None else None
         ((_, alone),) = one_by_one(row if tries is None else tries.prepared(row))
@@ -179,7 +179,7 @@ def _letters(tried: DataFrame, diverted: DivertedChain) -> DataFrame:
     dropped = is_violation(expected(diverted.links, Action.DROP, Action.FAIL))
     step, texts = F.col(f"{FAILURE}.{STEP}"), sorted({*diverted.lacking.values()})
     steps = {text: [number for number, each in diverted.lacking.items() if each == text] for text in texts}
-    # With a null, as nothing may be computed behind divert that could raise.
+    # With a null, as nothing may be computed after divert that could raise.
     named = (F.when(step.isin(each), F.lit(text)) for text, each in steps.items())
     lacking = F.coalesce(F.lit(None).cast("string"), *named)
     added = {_VIOLATED: is_violation(expected(diverted.links)), OUTPUTS: lacking}

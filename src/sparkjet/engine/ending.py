@@ -20,7 +20,7 @@ class Ending:
     Args:
         fenced: Returns the error to end with if another driver has taken over, None if none has.
         places: Directories to which the query writes, to find out which one is full if a failure does not say.
-        at_finish: Called once nothing of the query is running anymore.
+        at_finish: Called once nothing of the query is running.
     """
 
     def __init__(
@@ -51,11 +51,11 @@ class Ending:
 
     @property
     def finished(self) -> bool:
-        """Whether nothing of the query is running anymore."""
+        """Whether nothing of the query is running."""
         return self._finished.is_set()
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until nothing of the query is running anymore; False if that takes longer than ``timeout`` seconds."""
+        """Wait until nothing of the query is running; False if that takes longer than ``timeout`` seconds."""
         return self._finished.wait(timeout)
 
     def finish(self) -> None:

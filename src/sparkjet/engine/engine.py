@@ -276,7 +276,7 @@ class Engine:
     def close(self) -> None:
         """End the threads and free the state that executors hold; a second call does nothing.
 
-        Called when nothing of the query is running anymore: its handle may be kept for a long time.
+        Called when nothing of the query is running: its handle may be kept for a long time.
         """
         self._beside.shutdown()
         self._maps.close()
@@ -419,7 +419,7 @@ class Engine:
         self, epoch: Epoch, tracked: InputsState, error: Exception | None = None, *, whole: bool = False
     ) -> None:
         is_switched = isinstance(error, _SwitchedError)
-        what = "state is of before the switch" if is_switched else "state was lost with an executor"
+        what = "state is from before the switch" if is_switched else "state was lost with an executor"
         level = logging.INFO if is_switched else logging.WARNING
         logger.log(level, "epoch %d: %s, restoring it", epoch.progress.epoch, what)
         context, name = self._context, f"{epoch.name}-moved"

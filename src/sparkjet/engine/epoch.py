@@ -168,7 +168,7 @@ class Epoch:
         for prefix in sorted({*prefixes} - self._context.waiting):
             self._context.waiting.add(prefix)
             logger.warning(
-                "withWatermark: carried() waits, maybe forever: who has written the rows of %s tells no watermark. "
+                "withWatermark: carried() waits, maybe forever: a writer of the rows of %s reports no watermark. "
                 "Name another policy, carried(otherwise=limiting_lag(…)), or writers whose rows do not count, "
                 "carried(without=[…])",
                 prefix.removesuffix("/") or "the stream",
@@ -339,7 +339,7 @@ class Epoch:
         transaction: TransactionId,
         earlier: Sequence[PreparedTransaction],
     ) -> list[PreparedTransaction]:
-        """Prepare an output; behind ``divert`` without the rows that its sink refuses, which become dead letters."""
+        """Prepare an output; after ``divert`` without the rows that its sink refuses, which become dead letters."""
         committer = self._context.committer
         self._opened.append(transaction)
         if isinstance(output, PlannedDeadLetters) or output.chain is None or output.chain.tried_from is None:

@@ -162,7 +162,7 @@ class HomeErasure:
         if copy.slot > self.slot:
             message = (
                 f'erase: copies: "{name}" has record {copy.slot}, and the home has come to record {self.slot} only: '
-                "the query was started, or erased from, in the copy. Erase from it as from a home of its own."
+                "the query was started, or erased from, in the copy. Erase from it as from any other home."
             )
             raise AnalysisError(message)
 
@@ -211,7 +211,7 @@ class HomeErasure:
         return is_as_erased
 
     def _clean(self, slot: int, record: Record) -> None:
-        """Remove whatever no record names anymore, and what earlier drivers have left unfinished."""
+        """Remove whatever no record names, and what earlier drivers have left unfinished."""
         self._log.clean_before(record.takeover + 1, record)
         outbox = self._home.below("snapshots/outbox")
         for sink in outbox.names():

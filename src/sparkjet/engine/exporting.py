@@ -1,4 +1,4 @@
-"""Exporting: a checkpoint from which Spark's own query goes on, made of the newest record of a home that ends."""
+"""Exporting: a checkpoint from which Spark's own query goes on, made from the newest record of a home, which ends."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _GUARD = "This checkpoint is not complete: sparkjet export-checkpoint is writing
 _HOME_FILE = "exported.json"
 _FIRST_COMMIT = 'v1\n{"nextBatchWatermarkMs":0}'
 _READABLE = "sparkjet-kafka"
-"""The one source of ours whose offsets are all that it keeps: a query of Spark's may read it too."""
+"""Our only source that keeps nothing but offsets: a Spark query may read it too."""
 
 
 class Exported(NamedTuple):
@@ -70,13 +70,14 @@ def export_checkpoint(home: Directory, to: Directory, after: int | None = None) 
     if before is not None and before.to != to.resolved():
         raise _refused(home, f'was exported to "{before.to}" already. Give that directory')
     if is_within(to.resolved(), home.resolved()) or is_within(home.resolved(), to.resolved()):
-        raise AnalysisError(f'{COMMAND}: "{to}" and the home "{home}" are in each other. Give a directory of its own.')
+        message = f'{COMMAND}: "{to}" and the home "{home}" are one inside the other. Give a separate directory.'
+        raise AnalysisError(message)
     offsets = to.below("offsets")
     # Directories alone are of an export that was ended before the guard.
     if to.files() and not any(_is_guard(offsets, name) for name in offsets.names()):
         told = f'"{home}" was exported there, and it is complete' if before is not None else "give a directory without"
         raise AnalysisError(f'{COMMAND}: "{to}" has files: {told}.')
-    # First: Spark would take an empty directory for a new query's. And behind all offsets, as Spark reads the last one.
+    # First: Spark would take an empty directory for a new query's. And after all offsets, as Spark reads the last one.
     guard = str(position.batch + 1)
     offsets.create()
     offsets.put(guard, _GUARD.encode())
@@ -131,7 +132,7 @@ def _position(home: Directory, record: Record) -> SparkPosition:
             "outputs of its own, from the beginning of what its sources still have",
         )
     if record.history is not None:
-        raise _refused(home, "has begun with a history, behind which its stream is cut, which no offset says")
+        raise _refused(home, "has begun with a history, after which its stream is cut, which no offset says")
     for source in recorded_sources(record) or ():
         name = source.reads.partition(" ")[0]
         if name in SOURCES and name != _READABLE:
@@ -178,7 +179,7 @@ def _end(home: Directory, to: Directory, slot: int, record: Record) -> None:
     except FencedError as error:
         if is_new:
             snapshots.remove_files([_HOME_FILE])
-        raise _refused(home, "has got a record meanwhile: its query runs. Stop it, and export then") from error
+        raise _refused(home, "got a new record meanwhile: its query is running. Stop it, and then export") from error
 
 
 def _exported(home: Directory) -> _Exported | None:

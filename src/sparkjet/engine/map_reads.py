@@ -88,7 +88,7 @@ class MapReads:
 
         map_, before = self._maps[key], recorded.get(key) or _of_lost_grid(key, recorded)
         if settings.epoch is not None and key in self._taken:
-            # It need not be visible anymore: it is held.
+            # It may no longer be visible: it is held.
             return self._taken[key]
         if before is None or before.epoch != epoch:
             return map_.taken(settings.epoch)

@@ -24,7 +24,7 @@ T = TypeVar("T")
 SOURCES = "sources"
 """The key in a record's ``unsaid`` for the list of sources."""
 _UNTOLD = (
-    "which of them has been read how far cannot be told. Change back, give each stream a name with alias(…) and start "
+    "how far each of them has been read is unknown. Change back, give each stream a name with alias(…) and start "
     "the query once, and then make the change"
 )
 

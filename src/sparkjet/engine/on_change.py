@@ -74,7 +74,7 @@ class OnChange:
         logger.warning("The query has changed since its last run, and its state is changed with it:\n%s", report)
 
     def _way_out(self, digest: str) -> str:
-        other = "" if self.approved is None else f"What was approved, {self.approved}, are other changes. "
+        other = "" if self.approved is None else f"What was approved, {self.approved}, were other changes. "
         return (
             f'{other}To approve of these changes and no others, set option("onChange", "approve:{digest}"); to apply '
             'whatever is not refused, "apply". Try them on a fork first (sj.fork). Or change the query back.'

@@ -35,4 +35,4 @@ class EpochPhase(Enum):
     COMMIT = "commit"
     """Every transaction of the epoch is confirmed."""
     CLEAN = "clean"
-    """Files and memory that nothing names anymore are gone; Spark's commit log comes next."""
+    """Files and memory that nothing names are gone; Spark's commit log comes next."""

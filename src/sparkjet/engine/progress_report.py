@@ -146,7 +146,7 @@ class ProgressReport(msgspec.Struct, frozen=True, rename="camel"):
     backup: BackupReport | None = None
     """The copies that `snapshotBackup` asks for; null without it."""
     failed_rows: dict[str, int] = {}
-    """Rows that have failed behind `divert` in this epoch, by the `_stage` of their dead letters."""
+    """Rows that have failed after `divert` in this epoch, by the `_stage` of their dead letters."""
     changes: list[str] = []
     """Changes of the query when this run began, and what happened to its state: one line each, as in the
     report that `onChange` asks to approve."""

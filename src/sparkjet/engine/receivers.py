@@ -74,7 +74,7 @@ class Receivers:
                 logger.warning("messages up to %d are decided, but were not acknowledged: %s", position, error)
 
     def stop(self) -> None:
-        """End the receivers, which Spark would not notify; nothing of the query is running anymore."""
+        """End the receivers, which Spark would not notify; nothing else of the query is running."""
         for each in self._known.values():
             # Spark may have ended the process already.
             with contextlib.suppress(SourceError):

@@ -54,12 +54,12 @@ class Refill:
         """
         origin, found = origin_of(self.home), self.record
         if origin is None or origin.parent != before.query:
-            raise self._unfit(f"is no fork of this query, {before.query}", "Name the home of one: sj.fork(…, to=…)")
+            raise self._unfit(f"is not a fork of this query, {before.query}", "Name the home of one: sj.fork(…, to=…)")
         if origin.was_held:
             raise self._unfit(
                 "was pinned while this query waited for another one (publishAfter), and has closed windows that it "
                 "held open",
-                "Fork a pin from behind the switch",
+                "Fork a pin from after the switch",
             )
         other = compared(plan, found).changes
         if other:

@@ -1,4 +1,4 @@
-"""Replayed windows: what is open in the state of a Spark query, made anew from the rows of its sources."""
+"""Replayed windows: the open windows of a Spark query, rebuilt from the rows of its sources."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _MILLISECOND = 1_000
 
 @dataclass(frozen=True)
 class Replay:
-    """The rows from which windows are made anew.
+    """The rows from which windows are rebuilt.
 
     Attributes:
         start: Where they begin: the text of an entry of Spark's offsets log.
@@ -50,7 +50,7 @@ class Replay:
     border: Border
 
     def position(self, position: SparkPosition) -> SparkPosition:
-        """The position before the rows, of the one behind them: a start plans them as one batch.
+        """The position before the rows, given the one after them: a start plans them as one batch.
 
         As one: split, rows of the later part could be late that Spark has counted.
         """
@@ -65,7 +65,7 @@ class Replay:
 
 
 class NotReplayedError(Exception):
-    """What keeps the windows of a Spark query from being made anew; a clause."""
+    """Why the windows of a Spark query cannot be rebuilt; a clause."""
 
 
 def states_of(checkpoint: Directory) -> list[tuple[str, str]]:

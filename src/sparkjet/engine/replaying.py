@@ -126,7 +126,7 @@ class ReplayRequest:
             return
         others = ", ".join(sorted(named - known)) or "null"
         message = (
-            f"replay_dead_letters: there are rows that are lacking in {others} by {OUTPUTS}, and the outputs behind "
+            f"replay_dead_letters: there are rows that are lacking in {others} by {OUTPUTS}, and the outputs after "
             f"divert(…) are {', '.join(sorted(known))}. Nothing was replayed. Start the query with the writers that it "
             f"had; or give a DataFrame with the names of these outputs in {OUTPUTS}."
         )
@@ -157,7 +157,7 @@ class ReplayRequest:
             if count:
                 message = (
                     f"replay_dead_letters: {count} rows have a {letters.schema[name].dataType.simpleString()} in "
-                    f"{name!r} that is no {others[name].simpleString()}, which the column is today. Nothing was "
+                    f"{name!r} that is not a {others[name].simpleString()}, as the column is today. Nothing was "
                     f'replayed. Give a DataFrame in which it is: withColumn("{name}", …).'
                 )
                 raise AnalysisError(message)

@@ -180,8 +180,8 @@ def check_rerun(plan: Plan) -> None:
     """
     if any(isinstance(table, MapTable) for table in plan.tables):
         message = (
-            "replay: the query joins a map of a grid, whose versions of then are gone. Join a table instead, such as "
-            "one with the rows of then."
+            "replay: the query joins a map of a grid, whose versions of that time are gone. Join a table instead, such "
+            "as one with the rows it had."
         )
         raise AnalysisError(message)
 
@@ -196,7 +196,7 @@ def check_sources(plan: Plan, record: Record) -> None:
     if changes:
         message = (
             f"replay: the query reads other sources than the one that has recorded epoch {record.epoch}: "
-            f"{'; '.join(map(str, changes))}. Replay it with the sources of then, or from a pin behind the change."
+            f"{'; '.join(map(str, changes))}. Replay it with the sources it had then, or from a pin after the change."
         )
         raise RecoveryError(message)
 

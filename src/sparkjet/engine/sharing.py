@@ -36,7 +36,7 @@ class Share:
 
     Attributes:
         border: The border to the query whose windows come before, for the epoch's record.
-        after: Windows that end after it are published, in microseconds; None if no others can come anymore.
+        after: Windows that end after it are published, in microseconds; None if no others can come.
         until: Windows that end up to it are published; None for all.
         bound: The watermark beyond which nothing closes, as it is undecided whose windows come next; None if decided.
     """

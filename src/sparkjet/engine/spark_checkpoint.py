@@ -124,7 +124,7 @@ class SparkCheckpoint:
                     message = (
                         f"a source keeps {path.relative_to(self.directory).as_posix()} in {self.directory}. sparkjet "
                         "saves numbered files below sources/<number>/ only, so a restart would miss this one. Nothing "
-                        "was decided. Let a Spark query of its own read this source, and read its output here."
+                        "was decided. Let a separate Spark query read this source, and read its output here."
                     )
                     raise RecoveryError(message)
                 names.append(path.name)

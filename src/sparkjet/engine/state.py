@@ -155,6 +155,6 @@ class QueryState:
             stage.close()
 
     def release(self) -> None:
-        """Free state that nothing reads anymore."""
+        """Free state that nothing reads."""
         for stage in self.stages.values():
             stage.operator.release()

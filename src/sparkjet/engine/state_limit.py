@@ -1,4 +1,4 @@
-"""The bound on state: what each operator may hold, and what happens when it would hold more."""
+"""The bound on state: how much each operator may hold, and what happens when it would hold more."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ WARNS = 0.8
 _GROWN = 1.25
 """How much a state grows until it is compacted only to judge whether a warning is due."""
 _BUCKETS = 1000
-"""In how many steps of event time it is searched how many windows must close, each time."""
+"""Number of steps of event time in each search for the windows that must close."""
 _SPARED = 100
-"""What share of the entries a last step may have: as many may be closed needlessly."""
+"""Highest share of the entries in the last step: that many may be closed needlessly."""
 _KEYS = 3
 """The number of keys that an error names."""
 _SHOWN = 60
@@ -46,7 +46,7 @@ _KINDS = {
 
 @dataclass(frozen=True)
 class StateLimit:
-    """What each operator of a query may hold, and what is done when one would hold more; on the driver.
+    """The limit of each operator of a query, and what is done when one would exceed it; on the driver.
 
     Attributes:
         entries: The option ``maxStateEntries``; None for any number.
@@ -59,7 +59,7 @@ class StateLimit:
     sheds: bool = False
 
     def check(self, plan: Plan, *, switches: bool = False) -> None:
-        """Refuse to shed where there is no honest rule; ``switches`` says that ``publishAfter`` is given.
+        """Refuse to shed where no rule would be honest; ``switches`` says that ``publishAfter`` is given.
 
         Raises:
             AnalysisError: There is none, or no limit.
@@ -236,7 +236,7 @@ def _holding(tracker: InputTracker) -> str:
 
 
 def _kind(stage: PlannedStage) -> str:
-    """What a stage is, for a message."""
+    """The kind of a stage, for a message."""
     named = [field["name"] for field in stage.stage.shown.keys]
     kind = _KINDS.get(type(stage.stage).__name__, "an operator")
     return f"{kind} by {', '.join(named)}" if named else kind

@@ -38,7 +38,7 @@ class StateReader:
 
     def __init__(self, home: Directory, pin: str | None = None, epoch: int | None = None) -> None:
         if pin is not None and epoch is not None:
-            raise AnalysisError(f'read_state: pin="{pin}" and epoch={epoch} exclude each other: a pin is of one epoch.')
+            raise AnalysisError(f'read_state: pin="{pin}" and epoch={epoch} exclude each other: a pin names one epoch.')
         self._home = home
         self._store = DirectoryStore(home.below("snapshots"))
         self._log = RecordLog(self._store)
@@ -117,6 +117,8 @@ class StateReader:
         if operator is None and len(there) > 1:
             raise AnalysisError(f"read_state: the query has {len(there)} operators. Name one as operatorId: {told}.")
         if operator is not None and operator not in there:
-            message = f'read_state: operatorId="{operator}" is none of the query; {nearest(operator, there)}.'
+            message = (
+                f'read_state: operatorId="{operator}" is not an operator of the query; {nearest(operator, there)}.'
+            )
             raise AnalysisError(message)
         return operator or next(iter(there))

@@ -81,7 +81,7 @@ class Totals(msgspec.Struct):
 class History:
     """Epochs of one run as points, at most ``points``, and none older than a day; thread-safe.
 
-    When there are too many, neighbors that ended within the same stretch of time are merged; the stretch is lengthened
+    When there are too many, neighbours that ended within the same stretch of time are merged; the stretch is lengthened
     until half of the points are free: what a chart can show stays, whatever the number of epochs.
 
     Args:

@@ -160,7 +160,7 @@ METRICS = (
     Metric(
         "sparkjet_failed_rows_total",
         "counter",
-        "Rows that have failed behind divert in this run, by the stage of their dead letters.",
+        "Rows that have failed after divert in this run, by the stage of their dead letters.",
         ("stage",),
         # Copied at once, as below.
         lambda run, _: [((stage,), rows) for stage, rows in dict(run.history.totals.failed).items()],

@@ -42,7 +42,7 @@ def shown(microseconds: int) -> str:
 def sentence(run: Run, now: int) -> tuple[str, str | None]:
     """The state of the run in one sentence, and what can be done about it, if anything."""
     if run.state == "failed":
-        return f"The query has failed. {run.failure}", "Mend what the error names, and start it with the same home."
+        return f"The query has failed. {run.failure}", "Fix what the error names, and start it with the same home."
     if run.failure is not None:
         return f"The records cannot be read. {run.failure}", "They are looked at again each second."
     if run.ended_at is not None:

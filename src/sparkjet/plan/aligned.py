@@ -53,7 +53,7 @@ def _check(given: Input, name: str) -> None:
     if not given.watermark.partitions and given.sources > 1:
         # Their columns are kept, and yet it is unknown which partition is whose.
         message = (
-            f"option: {MAX_DRIFT.name}: withWatermark(…) is of {given.sources} sources, of which the partitions are no "
+            f"option: {MAX_DRIFT.name}: withWatermark(…) covers {given.sources} sources, whose partitions are not "
             "substreams. Call it on the stream of each, and union those: sj.stream(…).withWatermark(…).union(…)."
         )
         raise AnalysisError(message)

@@ -66,7 +66,7 @@ class Expected:
     Attributes:
         chain: The chain.
         plain: Those before ``divert``, or without it.
-        tried: Those behind it, where rows are marked.
+        tried: Those after it, where rows are marked.
     """
 
     chain: Transformations

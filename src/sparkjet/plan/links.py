@@ -38,7 +38,7 @@ def divert(point: Divert) -> Link:
 
 
 def timing(hidden: Mapping[str, Column], by: Sequence[str], violated: Column, number: int) -> Link:
-    """Event time and substream of rows behind ``divert``, as defined by ``withWatermark``."""
+    """Event time and substream of rows after ``divert``, as defined by ``withWatermark``."""
     return Link(
         lambda frame: frame.withColumns({**hidden}),
         None,

@@ -35,7 +35,7 @@ class Rows(Enum):
     LATE = "late"
     """The rows that a stage has dropped."""
     DEAD = "dead"
-    """The rows for which an expression behind ``divert`` has raised."""
+    """The rows for which an expression after ``divert`` has raised."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class StreamOutput(Output):
 
     def sample(self) -> DataFrame:
         """See :meth:`Output.sample`."""
-        # Behind divert(…), a column that may fail may be null; divert may be before a chain that starts where outputs
+        # After divert(…), a column that may fail may be null; divert may be before a chain that starts where outputs
         # branch.
         rows = self.chain.shape if self.chain.tried_from is None else self.chain.apply(self.chain.source)
         return rows.drop(*HIDDEN)
@@ -155,7 +155,7 @@ class StageOutput(Output):
 
 @dataclass(frozen=True)
 class DeadLetterOutput(Output):
-    """Rows for which an expression behind ``divert`` has raised.
+    """Rows for which an expression after ``divert`` has raised.
 
     Attributes:
         chain: The chain of the stream whose dead letters were requested.

@@ -124,7 +124,7 @@ class DivertedChain:
         chain: The chain.
         first: The number of the first link whose failures count; earlier links are shared with a chain that has their
         failures.
-        links: All links behind ``divert``, as written by the user.
+        links: All links after ``divert``, as written by the user.
         lacking: The outputs that lack a row for which a link has raised, by the link's number.
     """
 

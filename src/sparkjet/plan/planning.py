@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from sparkjet.catalyst.doors import COUNTERS, is_open
-from sparkjet.catalyst.plan_analysis import is_repeatable
+from sparkjet.catalyst.plan_analysis import check_read_context, is_repeatable
 from sparkjet.errors import AnalysisError
 from sparkjet.plan.diverting import common
 from sparkjet.plan.expectations import Expected
@@ -22,7 +22,6 @@ from sparkjet.plan.plan import (
     PlannedStreamOutput,
     reader,
 )
-from sparkjet.plan.read_context import check_read_context
 from sparkjet.plan.sources import Sources
 from sparkjet.plan.spark_sources import acknowledging_source
 
@@ -160,7 +159,7 @@ class Reader:
 def dead_letters(
     outputs: Sequence[DeadLetterOutput], readers: Sequence[Reader], results: Iterable[StageOutput | StreamOutput]
 ) -> list[PlannedDeadLetters]:
-    """The outputs of dead letters, each with the chains behind its ``divert``; a shared failure counts once."""
+    """The outputs of dead letters, each with the chains after its ``divert``; a shared failure counts once."""
     planned = []
     for output in outputs:
         found: list[DivertedChain] = []
@@ -177,8 +176,8 @@ def dead_letters(
             found.append(DivertedChain(each.source, each.chain, first, links, lacking))
         if not found:
             message = (
-                "start: dead letters are asked for of a stream that none of the results comes from. Take deadLetters "
-                "of the stream that divert(…) returned, or of one that was made of it."
+                "start: dead letters are asked of a stream from which no result comes. Take deadLetters "
+                "of the stream that divert(…) returned, or of one that was made from it."
             )
             raise AnalysisError(message)
         written = [each for each in results if each.chain is not None and each.chain.divert is output.chain.divert]
@@ -232,7 +231,7 @@ def _check_named(names: Sequence[str]) -> None:
 
 
 def _check_diverted(stage: Stage) -> None:
-    """Refuse a stage that would still fail the query if one of its expressions raises for a row behind ``divert``."""
+    """Refuse a stage that would still fail the query if one of its expressions raises for a row after ``divert``."""
     if any(feed.parent is not None and feed.transformations.divert is not None for feed in stage.feeds):
         message = "divert: these results are read by another stateful step. Call it on what that one returns."
         raise AnalysisError(message)
@@ -307,7 +306,7 @@ def _can_count(chains: Sequence[Transformations]) -> bool:
     return (
         not others
         and all(link.table is None for link in chain.all_links)
-        # Link by link behind divert: Spark does not consider attempts deterministic, and a stage's own links read
+        # Link by link after divert: Spark does not consider attempts deterministic, and a stage's own links read
         # times.
         and is_repeatable(chain.diverted_shape)
         and all(link.repeats for link in chain.diverted_links)

@@ -40,7 +40,7 @@ class Reads:
         # Above another stage, the record describes rows by that stage.
         given = [] if feed.parent is None else listed(analyzed(feed.transformations.source).output())
         written = WrittenOut(shape, map(attribute_id, given))
-        # Behind divert(…), a failing expression is meant to be fixed, and its rows replayed into the same state.
+        # After divert(…), a failing expression is meant to be fixed, and its rows replayed into the same state.
         told = written.texts if feed.transformations.divert is None else _untold
         keys = {key.name: told(selected(shape, key.column)) for key in aggregation.keys}
         aggregated = listed(analyzed(aggregation.accumulated).expressions())

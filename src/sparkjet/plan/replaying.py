@@ -1,4 +1,4 @@
-"""Replaying: the plan of an epoch in which dead letters pass once more through everything behind their ``divert``."""
+"""Replaying: the plan of an epoch in which dead letters pass once more through everything after their ``divert``."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ class Replaying:
         reached = [each for names in made._reached for each in names]
         if not reached:
             message = (
-                "replay_dead_letters: these are dead letters of results, which no input makes again. Mend the rows and "
-                "write them where they belong."
+                "replay_dead_letters: these are dead letters of results, which no input produces again. Fix the rows "
+                "and write them where they belong."
             )
             raise AnalysisError(message)
         for name in reached:

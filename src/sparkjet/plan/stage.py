@@ -108,7 +108,9 @@ class Feed:
     def late_shape(self) -> DataFrame:
         """A DataFrame with the schema of the rows that are dropped here, for analysis only."""
         if self.parent is not None and not self.parent.may_be_late:
-            message = "late rows: the rows of a window are never late for the next one. Ask the first window for them."
+            message = (
+                "late rows: the rows of a window are never late for the next one. Take them from the first window."
+            )
             raise AnalysisError(message)
         if self.parent is None and SUBSTREAM not in self.transformations.shape.columns:
             message = (

@@ -47,16 +47,16 @@ class Link:
         analyzed: The same for analysis only, if that must not read anything.
         whole: Whether it needs all results at once, as sorting them does.
         windows: The calls that compute columns that are windows, by the columns' names.
-        tried: The same behind ``divert``, on rows with the columns ``TRIED`` and with the number of the link: none of
+        tried: The same after ``divert``, on rows with the columns ``TRIED`` and with the number of the link: none of
             the user's expressions may be evaluated on rows that are not kept, or fail the query. None if this is
             impossible.
         divert: The point from which failed rows are diverted, if this link is one.
         alone: The same for a single row on the driver, if that differs.
-        tries: Its attempts for rows behind ``divert``, if any.
+        tries: Its attempts for rows after ``divert``, if any.
         expectation: The expectation by which it filters and which it counts, if any.
         number: Number of links before it, including those below a watermark.
         calls: Whether it calls Python functions.
-        repeats: Whether it returns the same if computed once more; behind ``divert``, as ``calls``.
+        repeats: Whether it returns the same if computed once more; after ``divert``, as ``calls``.
     """
 
     plain: Transformation
@@ -141,7 +141,7 @@ class Transformations:
 
     @property
     def diverted_links(self) -> tuple[Link, ...]:
-        """The links behind ``divert``; none without it."""
+        """The links after ``divert``; none without it."""
         found = self.all_links
         return next((found[number:] for number, link in enumerate(found, 1) if link.divert is not None), ())
 
@@ -198,7 +198,7 @@ class Transformations:
             )
             raise AnalysisError(message)
         table = None if link.table is None else link.table.shape
-        # Needed only behind divert.
+        # Needed only after divert.
         expressions = [] if self.divert is None else added(self.shape, shape)
         generates = not link.whole and check_step(self.shape, shape, self.together, table, filters=link.filters)
         filtered = any(each.filters for each in self.links)
@@ -206,7 +206,7 @@ class Transformations:
             check_tried(link, shape, expressions, generates=generates)
         # Marked rows would reach Python functions, which Spark calls before it evaluates conditions.
         unsafe = ((filtered or link.filters) and link.marked is None) or (filtered and calls_python(shape))
-        # Behind divert, steps that cannot be tried are refused above.
+        # After divert, steps that cannot be tried are refused above.
         unsafe = unsafe and self.divert is None
         known = replace(
             link,
@@ -227,7 +227,7 @@ class Transformations:
     def apply(self, frame: DataFrame, after: int = 0, upto: int | None = None) -> DataFrame:
         """Run the chain, or its links from ``after`` (inclusive) to ``upto`` (exclusive), on a batch.
 
-        Without ``upto``, rows that have failed behind ``divert`` are left out of the outcome; with it, they are
+        Without ``upto``, rows that have failed after ``divert`` are left out of the outcome; with it, they are
         included, marked.
         """
         if self.tried_from is not None:
@@ -243,7 +243,7 @@ class Transformations:
             if self.tried_from is None or number < self.tried_from:
                 frame = link.plain(frame)
             else:
-                assert link.tried is not None  # noqa: S101 - others are refused behind divert
+                assert link.tried is not None  # noqa: S101 - others are refused after divert
                 frame = link.tried(frame, link.number)
         return frame
 
@@ -269,9 +269,9 @@ class Transformations:
 
 
 def check_tried(link: Link, shape: DataFrame, expressions: Sequence[Any], *, generates: bool) -> None:
-    """Refuse a transformation behind ``divert`` that would still fail the query if it raises for a row."""
+    """Refuse a transformation after ``divert`` that would still fail the query if it raises for a row."""
     if link.divert is not None:
-        message = "divert: the rows of this stream are diverted already. Call it once, before what may raise."
+        message = "divert: the rows of this stream are diverted already. Call it once, before the steps that may raise."
         raise AnalysisError(message)
     if link.table is not None:
         found = "a join with a static table"
@@ -294,7 +294,7 @@ def check_tried(link: Link, shape: DataFrame, expressions: Sequence[Any], *, gen
         _check_names(shape)
         return
     message = (
-        f"divert: {found} is not tried row by row behind it, and would end the query where it raises. Call divert(…) "
+        f"divert: {found} is not tried row by row after it, and would end the query where it raises. Call divert(…) "
         "after it; or have the function return an error as a value."
     )
     raise AnalysisError(message)
@@ -310,7 +310,7 @@ def _is_joined(part: Any, session: SparkSession) -> bool:
 def _check_names(shape: DataFrame) -> None:
     taken = next((name for name in visible(shape) if is_own(name)), None)
     if taken is not None:
-        message = f"divert: the column name {taken!r} is one of those that sparkjet uses behind it. Take another name."
+        message = f"divert: the column name {taken!r} is one of those that sparkjet uses after it. Take another name."
         raise AnalysisError(message)
 
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sparkjet.errors import AnalysisError
 from sparkjet.sinks.outbox_sink import OutboxSink
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
     from sparkjet.sinks.protocol import Handle, Later, TransactionId
     from sparkjet.storage.directory import Directory
@@ -59,27 +58,11 @@ class ForeachBatchSink(OutboxSink):
         self._function = function
         self._informed = takes_info(function)
         self._query = self._output = ""
-        self._new: set[str] = set()
-        self._repeated = True
-
-    def attach(self, directory: Path | Directory, session: SparkSession) -> None:
-        """See :meth:`OutboxSink.attach`."""
-        super().attach(directory, session)
-        # Another driver may have called the function with what is already there.
-        self._new.clear()
 
     def prepare(self, rows: DataFrame, transaction: TransactionId) -> Handle | None:
         """See :meth:`Sink.prepare`."""
         self._query = transaction.query
-        handle = super().prepare(rows, transaction)
-        if handle is not None:
-            self._new.add(handle["box"])
-        return handle
-
-    def abort(self, transaction: TransactionId) -> None:
-        """See :meth:`Aborting.abort`."""
-        self._new.discard(str(transaction))
-        super().abort(transaction)
+        return super().prepare(rows, transaction)
 
     def published_after(self, newest: TransactionId, handle: Handle | None) -> Later:
         """See :meth:`Sink.published_after`; here, a start learns whose query it continues."""
@@ -89,15 +72,13 @@ class ForeachBatchSink(OutboxSink):
     def deliver(self, entry: Directory, handle: Handle) -> None:
         """See :meth:`OutboxSink.deliver`."""
         self._output = handle["sink"]
-        self._repeated = handle["box"] not in self._new
-        self._new.discard(handle["box"])
         super().deliver(entry, handle)
 
     def publish(self, rows: DataFrame, epoch: int) -> None:
         """See :meth:`OutboxSink.publish`."""
         info: tuple[Any, ...] = ()
         if self._informed:
-            info = (EpochInfo(self._query, epoch, self._repeated, self._output),)
+            info = (EpochInfo(self._query, epoch, self.repeated, self._output),)
         self._function(rows, epoch, *info)
 
 

@@ -29,7 +29,7 @@ class Outbox(ABC):
     checksums, so that missing rows are an error rather than an epoch without rows.
 
     Args:
-        complete: Whether an epoch without rows is published too: it means that there are none anymore.
+        complete: Whether an epoch without rows is published too: it means that there are no rows any longer.
     """
 
     guarantee = Guarantee.AT_LEAST_ONCE

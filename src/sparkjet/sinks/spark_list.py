@@ -53,7 +53,7 @@ class SparkList:
         """The same, relative to the directory.
 
         Raises:
-            StorageError: As above; or a file is elsewhere.
+            StorageError: An entry is missing or damaged, or names a file elsewhere.
         """
         above, found = f"{unquote(_encoded(self._directory.uri('')).rstrip('/'))}/", []
         for line in self.lines():

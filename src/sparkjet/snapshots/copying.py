@@ -174,7 +174,7 @@ def fork_pinned(
         # The records are another query's, if a snapshot was copied there in the meantime.
         held = RecordLog(here).newest()
         if held is None or held[1].query != origin.query:
-            raise _taken(option, target, "has got records of another query meanwhile")
+            raise _taken(option, target, "now has records of another query")
     return origin
 
 
@@ -214,7 +214,7 @@ def origin_of(home: Directory) -> Origin | None:
 
 
 def _taken(option: str, target: Directory, why: str) -> AnalysisError:
-    return AnalysisError(f'{option}: "{target}" {why}. Give the fork a place of its own.')
+    return AnalysisError(f'{option}: "{target}" {why}. Give the fork its own place.')
 
 
 def _without_delivered(source: Directory, record: Record) -> Record:

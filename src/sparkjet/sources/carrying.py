@@ -47,11 +47,11 @@ class CarryingOffset(msgspec.Struct, frozen=True):
 
 
 def warn_of_others(where: str, others: Iterable[str]) -> None:
-    """Say that a table has rows of writers who tell no watermark, which a stream of it has just read."""
+    """Say that a table has rows of writers that report no watermark, which a stream of it has just read."""
     for other in others:
         logger.warning(
-            "%s has rows of others (%s), who tell no watermark: carried() takes that of otherwise=… from now on, or "
-            "waits without. If such rows do not count, carried(without=[%r])",
+            "%s has rows of other writers (%s), which report no watermark: carried() takes that of otherwise=… from "
+            "now on, or waits without. If such rows do not count, carried(without=[%r])",
             where,
             other,
             other,

@@ -64,7 +64,7 @@ def lost_partitions(checkpointed: DataFrame) -> frozenset[int]:
 
 @dataclass(frozen=True)
 class Held:
-    """What the executors have told that they hold of one DataFrame: bytes, and how many of its partitions."""
+    """What executors have reported to hold of one DataFrame: bytes, and how many of its partitions."""
 
     memory: int = 0
     disk: int = 0

@@ -22,7 +22,7 @@ from pyspark.sql.types import StructType
 
 from sparkjet.storage.arrow_types import counted, nullable, with_counts, without_counts
 from sparkjet.storage.grid_location import GridLocation, check_whole
-from sparkjet.storage.shipping import ship
+from sparkjet.storage.shipping import GRID_PACKAGES, ship
 from sparkjet_grid.files import read_files, write_files
 from sparkjet_grid.known_types import known
 from sparkjet_grid.messages import Held
@@ -282,8 +282,7 @@ class GridDirectory:
     @property
     def packages(self) -> Mapping[str, str]:
         """See :meth:`HoldsRows.packages`."""
-        names = "msgspec", "pyarrow", "tenacity", "typing_extensions", "xxhash"
-        return {name: name.replace("_", "-") for name in names}
+        return GRID_PACKAGES
 
     def write_rows(self, rows: DataFrame) -> dict[str, tuple[int, int]]:
         """See :meth:`HoldsRows.write_rows`."""

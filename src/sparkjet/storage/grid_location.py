@@ -68,7 +68,7 @@ def _started(log: Path, token: Path, max_memory: str) -> EmbeddedMember:
             continue
         break
     text = log.read_text(errors="replace")[-2000:]
-    message = f"The embedded member of the grid has not started within {_STARTS_WITHIN:.0f} s; its log {log}:\n{text}"
+    message = f"The embedded member of the grid did not start within {_STARTS_WITHIN:.0f} s; its log {log}:\n{text}"
     member.kill()
     raise StorageError(message)
 

@@ -13,6 +13,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+GRID_PACKAGES = {
+    name: name.replace("_", "-") for name in ("msgspec", "pyarrow", "tenacity", "typing_extensions", "xxhash")
+}
+"""The packages that the grid imports in a worker, and that are not sent there: names to install, by import name."""
 _NAME = "sparkjet-workers.zip"
 _LAZY = ("sparkjet/__init__.py", "sparkjet/time/__init__.py")
 """Packages whose names come from modules that need msgspec and tenacity, which workers may not have."""

@@ -107,7 +107,7 @@ class DirectoryContract:
             assert len(winners) == 1
             assert read[name] == {contents[winners[0]]}
 
-    def test_who_has_lost_the_answer_finds_out_by_reading(self, target: DirectoryUnderTest) -> None:
+    def test_a_driver_that_lost_the_answer_finds_out_by_reading(self, target: DirectoryUnderTest) -> None:
         target.directory.create()
         assert _put_or_found(target.losing(), "ours", b"ours")
         assert target.again().read("ours") == b"ours"
@@ -196,7 +196,7 @@ class DirectoryContract:
         target.directory.remove_files(["missing", *names[:3], "d/missing"])
         assert set(target.again().files()) == {*names[3:], "stays"}
 
-    def test_who_reads_what_another_removes_reads_all_or_nothing(self, target: DirectoryUnderTest) -> None:
+    def test_a_reader_of_what_another_removes_reads_all_or_nothing(self, target: DirectoryUnderTest) -> None:
         target.directory.create()
         whole = b"w" * LARGE
         started, reads = threading.Event(), list[bytes | None]()

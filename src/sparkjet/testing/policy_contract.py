@@ -67,7 +67,7 @@ class PolicyContract:
         assert isinstance(settings, PolicySettings)
         assert isinstance(settings.create(), WatermarkPolicy)
 
-    def test_each_substream_has_a_state_of_its_own(self, settings: PolicySettings) -> None:
+    def test_each_substream_has_its_own_state(self, settings: PolicySettings) -> None:
         for actions in self.runs():
             one, other = settings.create(), settings.create()
             before = through_json(other.snapshot())
@@ -96,7 +96,7 @@ class PolicyContract:
             for action in actions:
                 assert act(policy, action) == policy.current(action.now)
 
-    def test_a_snapshot_is_json_and_does_not_change_any_more(self, settings: PolicySettings) -> None:
+    def test_a_snapshot_is_json_and_no_longer_changes(self, settings: PolicySettings) -> None:
         for actions in self.runs():
             policy = settings.create()
             act(policy, actions[0])

@@ -5,8 +5,9 @@ Inherit :class:`SinkContract` in a pytest test class and give it a fixture ``tar
 
     class TestMySink(SinkContract):
         @pytest.fixture
-        def target(self, spark):
+        def target(self, spark, tmp_path):
             sink = MySink(...)
+            sink.attach(tmp_path / "outbox", spark)  # an OutboxSink
             sink.check(spark.createDataFrame([], SCHEMA).schema)
             sink.create()  # if it has that
             return SinkUnderTest(sink, read=lambda: sink.rows(), dangling=lambda: sink.prepared())

@@ -196,7 +196,7 @@ class StoreContract:
         assert target.again().names() == []
         assert target.store.slots() == [1]
 
-    def test_what_is_not_its_own_is_no_slot_and_stays(self, spark: SparkSession, target: StoreUnderTest) -> None:
+    def test_what_is_not_its_own_is_not_a_slot_and_stays(self, spark: SparkSession, target: StoreUnderTest) -> None:
         target.store.put(7, b"seven")
         self.write(spark, target.store, DELTA)
         for name in (".nfs0001", "lost+found", "7.json.backup"):

@@ -65,7 +65,8 @@ class PolicySettings(Protocol):
 
     An attribute ``uses_clock = False`` declares that the policy needs no ticks in a lull; see :func:`uses_clock`. An
     attribute ``lag``, in microseconds, says how far an event may be behind others without being late:
-    ``dropDuplicatesWithinWatermark`` keeps its keys for that long, and refuses a policy without it.
+    ``dropDuplicatesWithinWatermark`` keeps its keys for that long, and refuses a policy without it. Where the settings
+    have such a field, that is it; where they have not, or have several lags, it is a property.
     """
 
     def create(self) -> WatermarkPolicy:
@@ -286,7 +287,7 @@ def carried(otherwise: PolicySettings | None = None, *, without: Sequence[str] =
             names, or of a query all outputs. For one that will never write again, and holds the watermark back.
 
     Raises:
-        AnalysisError: ``otherwise`` is no policy, or ``without`` no list of names.
+        AnalysisError: ``otherwise`` is not a policy, or ``without`` not a list of names.
 
     >>> policy = carried(otherwise=limiting_lag("1 second")).create()
     >>> policy.report(5_000_000, now=0)
@@ -296,5 +297,5 @@ def carried(otherwise: PolicySettings | None = None, *, without: Sequence[str] =
     (True, 3000000)
     """
     if isinstance(without, str) or not all(isinstance(name, str) for name in without):
-        raise AnalysisError(f'carried: without={without!r} is no list of names; write e.g. without=["QUERY"]')
+        raise AnalysisError(f'carried: without={without!r} is not a list of names; write e.g. without=["QUERY"]')
     return Carried(otherwise, tuple(without))

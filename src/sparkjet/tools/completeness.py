@@ -76,7 +76,7 @@ class Completeness:
     def why(self) -> str:
         """Why nothing is known, or who is least far; for people."""
         if self.others:
-            return f"rows of others, who tell no watermark: {', '.join(self.others)}"
+            return f"rows of other writers, which report no watermark: {', '.join(self.others)}"
         if not self.writers:
             return "no query has written there yet"
         silent = [each.name for each in self.writers if each.until is None]
@@ -89,13 +89,13 @@ class Completeness:
         """Whether all rows before a time are there: of the hour from 10 to 11, with 11 o'clock.
 
         Raises:
-            AnalysisError: It is no datetime, or has no zone.
+            AnalysisError: It is not a datetime, or has no zone.
         """
         given: object = end
         if not isinstance(given, datetime):
-            raise AnalysisError(f"end = {given!r} is no datetime")
+            raise AnalysisError(f"end = {given!r} is not a datetime")
         if end.tzinfo is None:
-            message = f"end = {end!r} has no time zone, so it is no point in time: end.replace(tzinfo=timezone.utc)"
+            message = f"end = {end!r} has no time zone, so it is not a point in time: end.replace(tzinfo=timezone.utc)"
             raise AnalysisError(message)
         return self.until is not None and self.until >= end
 
@@ -192,8 +192,8 @@ def _check_directory(place: str) -> None:
     scheme = _SCHEME.match(place)
     if scheme is not None and scheme[0].lower() != "file:":
         message = (
-            f"complete_until: {scheme[0]}… is no directory of this machine. Of a database, give table=… as well; of a "
-            'table in a store, the table: DeltaTable("s3://…"), or one of pyiceberg.'
+            f"complete_until: {scheme[0]}… is not a directory of this machine. Of a database, give table=… as well; of "
+            'a table in a store, the table: DeltaTable("s3://…"), or one of pyiceberg.'
         )
         raise AnalysisError(message)
 

@@ -267,8 +267,8 @@ def _arrival(given: Any) -> tuple[int | None, str | None, int | None]:
     of = Integral | None, str | None, Integral | None
     if len(found) != len(of) or not all(isinstance(each, kind) for each, kind in zip(found, of, strict=True)):
         message = (
-            f"history: {given!r} is no Arrival: when it came, its substream, and its event time, the times as whole "
-            "microseconds"
+            f"history: {given!r} is not an Arrival: when it came, its substream, and its event time, the times as "
+            "whole microseconds"
         )
         raise AnalysisError(message)
     at, substream, time = found

@@ -88,5 +88,5 @@ def _record(query: Any) -> Record:
         return newest_record(directory_at(str(query), "query", SparkSession.active), "recommend")[1]
     record: Record | None = getattr(getattr(query, "_engine", None), "record", None)
     if record is None:
-        raise AnalysisError(f"recommend: {query!r} is no query that start() has returned, and no home")
+        raise AnalysisError(f"recommend: {query!r} is neither a query that start() has returned nor a home")
     return record

@@ -51,7 +51,7 @@ class Accumulators:
     def with_lacking(
         results: Sequence[tuple[str, AggregateOperation]], lacking: Sequence[int]
     ) -> list[tuple[str, AggregateOperation]]:
-        """Operations, and behind them those that count the rows that some of them have not seen."""
+        """Operations, and after them those that count the rows that some of them have not seen."""
         return [*results, *((lacking_name(number), _lacked()) for number in lacking)]
 
     @staticmethod

@@ -91,7 +91,7 @@ def test_two_drivers_do_not_publish_at_the_same_time(
 
 
 @pytest.mark.parametrize("moment", [0, 3, 4, 9])
-def test_what_another_driver_has_sent_meanwhile_is_refused(
+def test_what_another_driver_has_sent_in_between_is_refused(
     artemis: ArtemisServer, address: StompAddress, query: str, moment: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     queue = artemis.queue()
@@ -185,7 +185,7 @@ def test_the_lock_of_a_driver_that_stands_still_is_given_to_the_next(
     queue = artemis.queue()
     with connected(dataclasses.replace(address, heartbeat=1)) as paused:
         Markers(paused, query, "s").read()
-        # It sends no heartbeat any more.
+        # It no longer sends heartbeats.
         publish(address, handle_of(query, 1), frames(queue, 1))
     assert bodies(artemis, queue) == expected(1)
 

@@ -48,7 +48,7 @@ def bodies(server: ArtemisServer, queue: str) -> list[str]:
 
 @pytest.fixture(autouse=True)
 def _no_markers(artemis: ArtemisServer) -> None:
-    # Each test is a query of its own, though all have one name.
+    # Each test is its own query, though all have one name.
     artemis.forget(MARKERS)
 
 

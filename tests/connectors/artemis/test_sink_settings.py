@@ -27,7 +27,7 @@ def test_a_queue_or_a_topic_is_all_that_is_needed() -> None:
         ({}, 'needs option("queue", "…") or option("topic", "…"), one of the two'),
         ({"queue": "a", "topic": "b"}, "one of the two"),
         ({"queue": "a", "maxMessagesPerTransaction": "0"}, "maxMessagesPerTransaction must be a positive whole number"),
-        ({"queue": "a", "certFile": "c.pem"}, 'certFile is of TLS: set option("tls", True)'),
+        ({"queue": "a", "certFile": "c.pem"}, 'certFile is for TLS: set option("tls", True)'),
     ],
 )
 def test_bad_options_are_named(options: dict[str, str], message: str) -> None:

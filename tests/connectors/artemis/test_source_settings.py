@@ -50,7 +50,7 @@ def test_a_source_over_tls_can_be_sent_to_the_process_that_reads() -> None:
         ({"queues": "q", "virtualHost": "x"}, '"virtualHost" is not an option of format("sparkjet-artemis")'),
         ({"queues": "q", "port": "stomp"}, 'port must be a positive whole number, not "stomp"'),
         ({"queues": "q", "consumerWindowSize": "-1"}, 'consumerWindowSize must be a positive whole number, not "-1"'),
-        ({"queues": "q", "keyFile": "key.pem"}, 'keyFile is of TLS: set option("tls", True)'),
+        ({"queues": "q", "keyFile": "key.pem"}, 'keyFile is for TLS: set option("tls", True)'),
         ({"queues": "q", "tls": "true", "caFile": "missing.pem"}, "caFile, certFile or keyFile cannot be used"),
     ],
 )

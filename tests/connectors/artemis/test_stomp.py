@@ -102,7 +102,7 @@ def test_a_broker_that_says_nothing_is_taken_for_dead(
     connection = connected(dataclasses.replace(address, heartbeat=0.5))
     artemis.pause()
     try:
-        with pytest.raises(TimeoutError, match="nothing was heard of the broker for"):  # noqa: PT012 - until it does
+        with pytest.raises(TimeoutError, match="nothing was heard from the broker for"):  # noqa: PT012 - until it does
             while True:
                 connection.messages("a", 1)
     finally:

@@ -193,7 +193,9 @@ def test_what_the_log_tells_of_an_epoch(delta: SparkSession, tmp_path: Path) -> 
     assert complete_until(DeltaTable(tmp_path)).until == datetime(2023, 11, 14, 22, 13, 21, tzinfo=timezone.utc)
     assert (len(rows_of(tmp_path)), DeltaTable(tmp_path).version()) == (1, newest["version"] + 1)
     write_deltalake(tmp_path, pa.table({"k": ["other"], "n": [9]}), mode="append")
-    assert complete_until(tmp_path).why.startswith("rows of others, who tell no watermark: WRITE by delta-rs")
+    assert complete_until(tmp_path).why.startswith(
+        "rows of other writers, which report no watermark: WRITE by delta-rs"
+    )
     # The log of that version goes, and the transactions stay.
     sink.commit(prepared(sink, rows, replace(transaction(5, run=RUN), watermark=-1)), lambda: None)
     DeltaTable(tmp_path).create_checkpoint()
@@ -213,7 +215,7 @@ def test_others_write_in_between_and_neither_loses_rows(delta: SparkSession, tmp
     stale = table.version()
     assert stale is not None
     write_deltalake(tmp_path, pa.table({"k": ["other"], "n": [9]}), mode="append")
-    # A version that is not the newest one any more takes no files; with the newest they are added.
+    # A version that is no longer the newest takes no files; with the newest they are added.
     assert not sink._append(table, stale, [handle])
     sink.commit(handle, lambda: None)
     assert sorted(row["n"] for row in rows_of(tmp_path)) == [1, 9]
@@ -306,9 +308,9 @@ def test_nulls_are_refused_where_the_table_has_none_before_the_decision(delta: S
     assert rows_of(path) == [{"k": "a", "n": 1}]
 
 
-def test_a_directory_that_is_no_table_is_refused(delta: SparkSession, tmp_path: Path) -> None:
+def test_a_directory_that_is_not_a_table_is_refused(delta: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "part-0.parquet").write_bytes(b"")
-    with pytest.raises(AnalysisError, match=r"is no Delta table, and has part-0\.parquet in it"):
+    with pytest.raises(AnalysisError, match=r"is not a Delta table, but has part-0\.parquet in it"):
         DeltaSink(PosixDirectory(tmp_path), delta).check(delta.sql("SELECT 1 AS n").schema)
 
 

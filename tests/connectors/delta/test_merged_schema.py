@@ -1,4 +1,4 @@
-"""Columns that a start adds to a Delta table: only where the user wants it, as a version of its own."""
+"""Columns that a start adds to a Delta table: only where the user wants it, as its own version."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def actions(path: Path, version: int) -> list[dict[str, object]]:
     return [json.loads(line) for line in lines]
 
 
-def test_new_columns_are_added_by_a_version_of_their_own(delta: SparkSession, tmp_path: Path) -> None:
+def test_new_columns_are_added_by_a_separate_version(delta: SparkSession, tmp_path: Path) -> None:
     theirs = {"delta.enableChangeDataFeed": "true", "delta.logRetentionDuration": "interval 60 days"}
     write_deltalake(tmp_path, pa.table({"K": ["a"], "n": [1]}), configuration=theirs, partition_by=["K"])
     before = sink_of(delta, tmp_path, delta.sql("SELECT 'b' AS k, 2L AS n"))

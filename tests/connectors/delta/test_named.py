@@ -61,13 +61,13 @@ def test_a_query_appends_to_a_table_by_its_name(delta: SparkSession, registered:
     ("name", "why"),
     [
         ("sparkjet_new", r"there is no table .*`sparkjet_new`, and only Delta's connector"),
-        ("lake.db.t", "is no Delta table of the session's catalog: it belongs to the catalog 'lake'"),
+        ("lake.db.t", "is not a Delta table of the session's catalog: it belongs to the catalog 'lake'"),
         ("sparkjet_view", "it is a temporary view"),
         ("sparkjet_files", "its format is parquet"),
         ("a-b", "'a-b' is not the name of a table"),
     ],
 )
-def test_what_is_no_delta_table_of_the_catalog_is_refused_by_name(delta: SparkSession, name: str, why: str) -> None:
+def test_what_is_not_a_delta_table_of_the_catalog_is_refused_by_name(delta: SparkSession, name: str, why: str) -> None:
     delta.sql("CREATE OR REPLACE TEMP VIEW sparkjet_view AS SELECT 1 AS n")
     delta.sql("CREATE TABLE IF NOT EXISTS sparkjet_files (n INT) USING parquet")
     with pytest.raises(AnalysisError, match=why):

@@ -71,7 +71,7 @@ def test_bounds_and_nulls(tmp_path: Path, kind: DataType, arrow: pa.DataType, va
     assert told == ((min(values), max(values)) if bounds is ... else bounds)
 
 
-def test_texts_that_are_no_unicode_have_no_bounds(tmp_path: Path) -> None:
+def test_texts_that_are_not_unicode_have_no_bounds(tmp_path: Path) -> None:
     values = pa.array([b"\xff\xfe", b"a", None]).view(pa.string())
     parquet.write_table(pa.table({"c": values}), tmp_path / "f")
     text = as_json(ParquetFooter(PosixDirectory(tmp_path), "f"), StructType().add("c", StringType()), [["c"]])

@@ -1,4 +1,4 @@
-"""What Delta tables may demand of their writers: done by Kernel with our files, or refused."""
+"""Features that Delta tables demand of their writers: done by Kernel with our files, or refused."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_what_kernel_does_for_a_table_is_done(delta: SparkSession, tmp_path: Pat
 
 
 def column(name: str, kind: Any = "long", number: int = 0, **metadata: Any) -> dict[str, Any]:
-    """A column or a field of a table; with a number, under a name of its own in the files."""
+    """A column or a field of a table; with a number, under its own name in the files."""
     mapped = {"delta.columnMapping.id": number, "delta.columnMapping.physicalName": f"c{number}"} if number else {}
     return {"name": name, "type": kind, "nullable": True, "metadata": {**mapped, **metadata}}
 

@@ -89,7 +89,7 @@ def test_epochs_that_have_expired_before_they_were_read_are_an_error(tmp_path: P
 def test_what_it_cannot_read_is_named(tmp_path: Path, spark: SparkSession) -> None:
     for given, message in (
         ({}, r'needs a directory: load\("…"\)'),
-        ({"path": "s3a://b/out"}, "s3a://b/out is no directory of this machine"),
+        ({"path": "s3a://b/out"}, "s3a://b/out is not a directory of this machine"),
         ({"path": str(tmp_path)}, r"no query has published an epoch in .* say which they are with schema\(…\)"),
         ({"path": str(tmp_path), "maxFilesPerTrigger": "1"}, '"maxFilesPerTrigger" is not an option'),
     ):

@@ -188,7 +188,7 @@ def test_many_rows_of_one_task_are_in_several_chunks_without_a_hole(
     [
         ("k double", {"keys": ("k",)}, r"keys: 'k' is double, and a key of a journal is an integer"),
         (SCHEMA, {"keys": ("kk",)}, "keys: no column 'kk' in the result; did you mean \"k\""),
-        ("k string, _offset long", {}, "start: a journal has a column '_offset' of its own. Give yours another name"),
+        ("k string, _offset long", {}, "start: a journal has a column '_offset' itself. Give yours another name"),
     ],
 )
 def test_what_cannot_be_a_journal_is_refused_before_the_start(
@@ -368,7 +368,7 @@ def test_readers_are_told_of_the_watermark_of_epochs_without_rows(
     driver.process([("a", 2, at(32))])
     rows = journal.latest()
     assert (sum(rows.ends.values()), moment(rows.watermark)) == (1, driver.watermark)
-    # No row, and it is too soon: the watermark is told later, though nothing comes any more.
+    # No row, and it is too soon: the watermark is told later, though nothing more comes.
     driver.process([("b", 2, at(45))])
     assert journal.latest() == rows
     driver.advance("10 milliseconds")

@@ -140,7 +140,7 @@ def test_a_partition_that_is_too_far_ahead_is_held_back(setting: Setting) -> Non
     assert last["alignment"] == {**first["alignment"], "held": {}, "slowest": ""}
     write(file_of(last), {})
     assert latest(reader, last, limit) == last
-    # Without the option, the offset does not say anything of it any more.
+    # Without the option, the offset no longer mentions it.
     assert "alignment" not in latest(setting.reader(), last)
 
 
@@ -210,7 +210,7 @@ def test_a_query_may_start_at_offsets(setting: Setting) -> None:
     for wrong, said in [
         ({0: 5, 1: 0, 2: 0, 3: 0}, "has 5 for partition 0, which has 0 to 4"),
         ({0: 0, 1: 0, 2: 0}, "lacks partition 3"),
-        ({**dict.fromkeys(ALL, 0), 7: 0}, "names partition 7, which is none"),
+        ({**dict.fromkeys(ALL, 0), 7: 0}, "names partition 7, which does not exist"),
     ]:
         with pytest.raises(AnalysisError, match=said):
             setting.reader(starting=wrong).initialOffset()

@@ -302,7 +302,7 @@ def test_options_of_the_journal_are_those_of_a_journal_with_a_prefix() -> None:
 def test_a_key_cannot_have_the_name_of_a_row(spark: SparkSession, location: GridLocation) -> None:
     journal = GridJournalSettings(f"{location}/j", ("Old",))
     sink = JournalledMapSink(GridMapSettings(f"{location}/m", ("Old",), journal=journal), location, MapPlace("m"))
-    with pytest.raises(AnalysisError, match="a journal of changes has a column 'old' of its own, and the key 'Old' is"):
+    with pytest.raises(AnalysisError, match="a journal of changes has a column 'old' itself, and the key 'Old' is"):
         sink.check(spark.createDataFrame([], "Old string, n long").schema)
 
 

@@ -255,7 +255,7 @@ def test_tasks_of_a_driver_that_was_taken_over_write_nothing_beside_its_successo
     assert location.client.entries(place.root) == before
 
 
-def test_the_longest_time_to_live_is_for_ever(spark: SparkSession, made: Made, reader: Map) -> None:
+def test_the_longest_time_to_live_is_forever(spark: SparkSession, made: Made, reader: Map) -> None:
     written(made(time_to_live=MAX), spark.createDataFrame([("a", 1)], SCHEMA), 1)
     assert rows_of(reader) == [("a", 1)]
 

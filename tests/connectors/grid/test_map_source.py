@@ -95,7 +95,7 @@ def test_only_keys_that_are_given_are_looked_for(
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"keys": "3"}, r"keys: '3' is no JSON list of keys of this map, which has k \(integer\), d \(date\)"),
+        ({"keys": "3"}, r"keys: '3' is not a JSON list of keys of this map, which has k \(integer\), d \(date\)"),
         ({"keys": "[3]"}, "keys: .* is not a list of values"),
         ({"keys": '[[3, "x"]]'}, "keys: .*Invalid isoformat"),
         ({"keys": '[["3"]]'}, "keys: .*shorter"),

@@ -1,4 +1,4 @@
-"""Iceberg tables by their name, in catalogs of several kinds, each of which has a way of its own to have one winner."""
+"""Iceberg tables by their name, in catalogs of several kinds, each of which has its own way to have one winner."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def number_of(sink: IcebergSink) -> int:
     return version.number
 
 
-def test_new_columns_are_a_commit_of_their_own_and_a_crash_after_it_loses_nothing(
+def test_new_columns_are_a_separate_commit_and_a_crash_after_it_loses_nothing(
     iceberg: SparkSession, tmp_path: Path
 ) -> None:
     rows, table = iceberg.sql(ROW), PathTable(iceberg, PosixDirectory(tmp_path))
@@ -200,7 +200,7 @@ def keep_one_version(sink: IcebergSink) -> None:
     update.set("write.metadata.previous-versions-max", "1").commit()
 
 
-def test_a_hint_at_a_version_that_was_removed_is_put_right(iceberg: SparkSession, tmp_path: Path) -> None:
+def test_a_hint_at_a_version_that_was_removed_is_corrected(iceberg: SparkSession, tmp_path: Path) -> None:
     rows = iceberg.sql(ROW)
     sink = sink_of(iceberg, tmp_path, rows)
     keep_one_version(sink)

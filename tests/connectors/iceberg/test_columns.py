@@ -58,7 +58,7 @@ REFUSED = [
     (table(K, N, column(3, "K", "string")), "/t has columns 'k' and 'K', which Spark takes for one"),
     (
         table(K, N, spec=[{"name": "k_year", "transform": "year", "source-id": 1, "field-id": 1000}]),
-        r"is partitioned by 'k_year' \(year\), which is not written here",
+        r"is partitioned by 'k_year' \(year\), which sparkjet does not write",
     ),
     (
         table(K, N, column(3, "d", "date"), spec=[{"name": "d", "transform": "day", "source-id": 3, "field-id": 1000}]),
@@ -183,7 +183,7 @@ def test_the_longest_decimals_are_cut_only_where_spark_keeps_their_last_digit() 
         assert (
             len(mapped(cut(f"decimal({fits.precision}, {fits.scale})"), StructType().add("d", fits), "/t").parts) == 1
         )
-    with pytest.raises(AnalysisError, match=r"is partitioned by 'd_trunc' \(truncate\[3\]\), which is not written"):
+    with pytest.raises(AnalysisError, match=r"is partitioned by 'd_trunc' \(truncate\[3\]\), which sparkjet does not"):
         mapped(cut("decimal(38, 10)"), StructType().add("d", DecimalType(38, 10)), "/t")
 
 

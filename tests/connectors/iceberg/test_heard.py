@@ -1,4 +1,4 @@
-"""What writers tell in an Iceberg table's snapshots, as heard by who follows it; without Iceberg."""
+"""Progress of writers in an Iceberg table's snapshots, as its readers receive it; without Iceberg."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_a_snapshot_counts_when_all_its_files_are_read(caplog: pytest.LogCapture
     assert "carried(without=['append by spark'])" in caplog.text
 
 
-def test_who_writes_into_another_branch_is_not_waited_for() -> None:
+def test_a_writer_into_another_branch_is_not_waited_for() -> None:
     table = Table()
     table.write("q/a", 10)
     table.properties["sparkjet/r/audit"] = json.dumps({"epoch": 4, "watermark": 5, "branch": "audit"})

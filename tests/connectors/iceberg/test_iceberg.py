@@ -327,7 +327,7 @@ def test_a_column_that_others_drop_ends_the_query_and_keeps_what_is_decided(
         again.prepare(less, transaction(4, run=RUN))
 
 
-def test_a_table_that_was_made_anew_is_given_no_files_of_before(iceberg: SparkSession, tmp_path: Path) -> None:
+def test_a_recreated_table_is_given_no_files_from_before(iceberg: SparkSession, tmp_path: Path) -> None:
     """Its ids are those of other columns, as 'a' and 'b' here would change places."""
     rows = iceberg.sql("SELECT 'a' AS a, 'b' AS b")
     sink = sink_of(iceberg, tmp_path, rows)
@@ -411,7 +411,7 @@ def test_all_types_come_back_and_their_bounds_skip_files(iceberg: SparkSession, 
     ("sql", "by", "message"),
     [
         ("SELECT 1 AS n", ("x",), "partitionBy: no column 'x'"),
-        ("SELECT 1D AS n, 1 AS m", ("n",), r"is partitioned by 'n' \(identity\), which is not written here"),
+        ("SELECT 1D AS n, 1 AS m", ("n",), r"is partitioned by 'n' \(identity\), which sparkjet does not write"),
         ("SELECT 'a' AS n, 1 AS m", ("days(n)",), "is partitioned by 'n_day'"),
         ("SELECT INTERVAL '1' DAY AS i", (), "column 'i' is interval day, and Iceberg has no interval day"),
         ("SELECT map('k', struct()) AS e, 1 AS n", (), "column 'e' is .*, and Parquet has no struct without fields"),
@@ -425,10 +425,10 @@ def test_columns_that_no_table_can_have_are_refused(
     assert not (tmp_path / "t").exists()
 
 
-def test_a_directory_that_is_no_table_is_refused(iceberg: SparkSession, tmp_path: Path) -> None:
+def test_a_directory_that_is_not_a_table_is_refused(iceberg: SparkSession, tmp_path: Path) -> None:
     rows = iceberg.sql("SELECT 1 AS n")
     (tmp_path / "part-0.parquet").write_bytes(b"")
-    with pytest.raises(AnalysisError, match=r"is no Iceberg table, and has part-0\.parquet in it"):
+    with pytest.raises(AnalysisError, match=r"is not an Iceberg table, but has part-0\.parquet in it"):
         IcebergSink(PathTable(iceberg, PosixDirectory(tmp_path)), iceberg).check(rows.schema)
     # As a store may have one whose means to have one winner were looked at.
     (tmp_path / "new" / "metadata").mkdir(parents=True)

@@ -193,7 +193,7 @@ def test_a_row_does_not_replace_one_whose_key_the_database_takes_for_its_own(
 def test_a_table_that_loses_its_transactions_in_mid_query_is_not_written_to(
     spark: SparkSession, maria: Mapping[str, str]
 ) -> None:
-    """What is tried out stays there, and would be there twice."""
+    """Rows that are tried out would stay there, and be there twice."""
     sink = sink_of(spark, maria)
     published(sink, spark.createDataFrame([("a", 1)], SCHEMA))
     handle = sink.prepare(spark.createDataFrame([("b", 2)], SCHEMA), transaction(2, run=RUN))
@@ -313,7 +313,7 @@ def test_a_schema_whose_name_is_a_pattern_is_not_taken_for_another(spark: SparkS
 
 
 @pytest.mark.parametrize("user", ["ann", "bob"])
-def test_rows_of_another_user_are_not_tried_out_with_ones_own(user: str) -> None:
+def test_rows_of_another_user_are_not_tried_out_with_the_querys(user: str) -> None:
     ann, other = (
         JdbcSettings.of(Options({"url": "jdbc:h2:mem:x", "dbtable": "orders", "user": each})) for each in ("ann", user)
     )

@@ -68,7 +68,7 @@ def test_each_message_is_read_once_there_and_back(spark: SparkSession, kafka: Ka
     assert sorted(seen) == [*range(13)]
 
 
-def test_open_windows_are_made_anew_from_where_the_oldest_began(
+def test_open_windows_are_rebuilt_from_where_the_oldest_began(
     spark: SparkSession, kafka: KafkaServer, tmp_path: Path
 ) -> None:
     """The refusal says how many rows that is; Spark's results and ours are those of all rows, each once."""
@@ -101,7 +101,7 @@ def test_open_windows_are_made_anew_from_where_the_oldest_began(
         adopting.options(checkpointLocation=home, adopt=old, **more).trigger(availableNow=True)
         adopting.start().awaitTermination()
 
-    with pytest.raises(sj.AnalysisError, match=r"open windows are made anew from (20|30|40) rows"):
+    with pytest.raises(sj.AnalysisError, match=r"open windows are rebuilt from (20|30|40) rows"):
         adopt()
     messages(*(1_700_000_200 + time for time in range(40)), 1_700_009_999, 1_700_009_999)
     adopt(adoptReplay="true")

@@ -152,7 +152,7 @@ def test_what_cannot_be_aligned_is_refused_before_the_start(spark: SparkSession,
 
     refused(sj.stream(df), r"each source of the query needs one withWatermark")
     refused(timed(df.select("value", "timestamp")), r"not the partitions of sparkjet-kafka. Keep its columns topic and")
-    refused(timed(df.union(df)), r"withWatermark\(…\) is of 2 sources, .* on the stream of each, and union those")
+    refused(timed(df.union(df)), r"withWatermark\(…\) covers 2 sources, .* on the stream of each, and union those")
     refused(timed(df, by="key"), r"not the partitions of sparkjet-kafka")
     refused(timed(df, sj.limiting_real_time_lag("1 minute")), r"the clock moves the watermarks")
     rate = spark.readStream.format("rate").option("maxwatermarkdrift", "1m").load()

@@ -172,7 +172,7 @@ def test_a_password_is_sent_once_and_then_requests_are_answered(brokers: tuple[B
         ),
     ],
 )
-def test_who_is_refused_does_not_ask_again_and_shows_no_password(
+def test_a_refused_client_does_not_ask_again_and_shows_no_password(
     brokers: tuple[Broker, Broker], mechanism: str, answers: Answers, message: str
 ) -> None:
     one, _ = brokers

@@ -47,7 +47,7 @@ def test_a_message_stays_as_it_is_and_gets_headers(spark: SparkSession) -> None:
     assert (known["sparkjet.errors.substream"], known["sparkjet.errors.epoch"]) == (None, "0")
 
 
-def test_what_is_no_message_is_json_and_what_is_no_dead_letter_is_refused(spark: SparkSession) -> None:
+def test_what_is_not_a_message_is_json_and_what_is_not_a_dead_letter_is_refused(spark: SparkSession) -> None:
     found = letters(spark.createDataFrame([("x", 1)], "value string, n int").withColumnRenamed("n", "m"))
     assert found.kafkaRecords().columns == ["value", "headers"]
     rows = sj.stream(spark.createDataFrame([("x", 1)], "text string, n int")).divert(errors=True)

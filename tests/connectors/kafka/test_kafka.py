@@ -266,7 +266,7 @@ def test_what_cannot_be_written_is_refused_before_the_start(
         ({"kafka.ssl.ca.location": None}, "no TLS connection.*Check kafka.ssl.ca.location"),
     ],
 )
-def test_who_may_not_come_in_learns_it_before_the_start(
+def test_a_user_without_access_learns_it_before_the_start(
     spark: SparkSession, kafka_secure: KafkaServer, wrong: dict[str, str | None], message: str
 ) -> None:
     given = {f"kafka.{name}": value for name, value in kafka_secure.client().items()} | wrong

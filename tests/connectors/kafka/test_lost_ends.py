@@ -83,7 +83,7 @@ def test_what_is_not_known_to_be_lost_is_left_alone(broker: Broker, request_: in
     assert asked(broker) == (0, 0)
 
 
-def test_who_was_initialized_by_another_in_between_keeps_its_transaction(broker: Broker) -> None:
+def test_a_producer_that_was_initialized_by_another_in_between_keeps_its_transaction(broker: Broker) -> None:
     broker.answers[DESCRIBE] = in_turn(described("CompleteCommit", epoch=3), described("Empty", epoch=5))
     assert asked(broker) == (1, 0)
 

@@ -16,7 +16,7 @@ MARKER = b'{"version": 1, "epoch": 3, "name": "000001-000000003-0-aa", "run": "a
 
 
 class Message:
-    """What a consumer returns."""
+    """The messages that a consumer returns."""
 
     def __init__(self, offset: int, key: bytes | None, value: bytes | None) -> None:
         self._offset, self._key, self._value = offset, key, value
@@ -74,7 +74,7 @@ def caught_up(monkeypatch: pytest.MonkeyPatch, *found: Message) -> ProgressTopic
     return topic
 
 
-def test_who_may_not_use_the_group_reads_the_markers_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_user_who_may_not_use_the_group_reads_the_markers_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     refused = OfTheGroup(0, None, None)
     topic = caught_up(monkeypatch, refused, Message(0, key_of("q", "results").encode(), MARKER))
     assert topic.complete == Marker(3, "000001-000000003-0-aa", "aa", 5)

@@ -64,7 +64,7 @@ def prefix(epoch: int, number: int) -> str:
 
 
 def prepared() -> Handle:
-    """What the sink adds when its tasks have ended."""
+    """The entry that the sink adds when its tasks have ended."""
     return {"prepared": int(1000 * time.time())}
 
 
@@ -167,7 +167,7 @@ def test_after_an_irregular_epoch_the_ids_are_new(
     assert [run(pool, epoch) for epoch in (3, 4, 5)] == [prefix(3, 0), prefix(3, 1), prefix(3, 0)]
 
 
-def test_an_epoch_that_is_run_again_has_ids_of_its_own_each_time(broker: Broker) -> None:
+def test_an_epoch_that_is_run_again_has_new_ids_each_time(broker: Broker) -> None:
     pool = pool_of(broker)
     assert [pool.begin(of(7, attempt)) for attempt in range(3)] == [prefix(7, 0), prefix(7, 2), prefix(7, 4)]
     assert pool.begin(of(7, takeover=2)) == "sparkjet/q/results/000002-000000007-0/"

@@ -79,7 +79,7 @@ def test_every_part_of_a_message_is_there_and_a_null_stays_one() -> None:
     ]
 
 
-def test_a_header_whose_key_is_no_unicode_is_sent_as_spark_sends_it() -> None:
+def test_a_header_whose_key_is_not_unicode_is_sent_as_spark_sends_it() -> None:
     texts = pa.array([b"caf\xe9"], pa.binary()).view(pa.string())
     headers = pa.StructArray.from_arrays([texts, pa.array([b"x"])], names=["key", "value"])
     part = pa.record_batch({"value": pa.array([b"x"]), "headers": pa.ListArray.from_arrays([0, 1], headers)})

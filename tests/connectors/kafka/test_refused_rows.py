@@ -56,7 +56,7 @@ def test_no_row_is_decided_that_librdkafka_does_not_take(headers: list[tuple[str
 
 
 @pytest.mark.parametrize("name", ["", "a b", "t\0hidden", "t" * 250, "\ud800"])
-def test_what_is_no_topics_name_is_not_asked_for(name: str) -> None:
+def test_what_cannot_be_a_topics_name_is_not_asked_for(name: str) -> None:
     assert describe(None, [name], 0.0) == {}
     with pytest.raises(SinkError, match=r"where rows go, does not exist.*1 to 249 of the characters"):
         check_targets({"targets": [{"topic": name, "partition": None}]}, {})

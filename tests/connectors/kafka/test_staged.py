@@ -86,7 +86,7 @@ class Contract(SinkContract):
 
 @pytest.mark.crash
 class TestByTheDriver(Contract):
-    """What is published by the driver instead of tasks is published by the same code."""
+    """Rows that the driver publishes instead of tasks are published by the same code."""
 
     OFTEN = (
         "test_nothing_is_seen_before_the_commit_and_everything_after",
@@ -131,7 +131,7 @@ class TestUpgradedBroker(Contract):
 @pytest.mark.crash
 @pytest.mark.parametrize("version", ["kafka_secure", "kafka_old"])
 def test_other_brokers(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path, version: str) -> None:
-    """What a broker is asked for: transactions, markers and where they end; all of the contract is long."""
+    """Requests to a broker: transactions, markers and where they end; the whole contract takes long."""
     suite, server = Contract(), request.getfixturevalue(version)
     for test in (
         suite.test_nothing_is_seen_before_the_commit_and_everything_after,
@@ -236,7 +236,7 @@ def test_the_first_epoch_is_not_published_again_by_the_markers_of_another_topic(
     assert goes_on.published_after(transaction(1), handle) is None
 
 
-def test_a_backup_is_noticed_and_gone_on_from_only_if_told_so(
+def test_a_backup_is_noticed_and_continued_from_only_if_told_so(
     spark: SparkSession, kafka: KafkaServer, tmp_path: Path
 ) -> None:
     topic = kafka.topic()
@@ -345,7 +345,7 @@ def test_rows_are_checked_with_the_topic_as_it_is_now(spark: SparkSession, kafka
         again.prepare(spark.createDataFrame([("d",)], "value string"), transaction(4))
 
 
-def test_each_topic_has_limits_of_its_own(spark: SparkSession, kafka: KafkaServer, tmp_path: Path) -> None:
+def test_each_topic_has_its_own_limits(spark: SparkSession, kafka: KafkaServer, tmp_path: Path) -> None:
     small, large, keyed = kafka.topic(max_message_bytes="1000"), kafka.topic(), kafka.topic(cleanup_policy="compact")
     schema = "key string, value string, topic string"
     sink = sink_of(spark, kafka, tmp_path, schema)

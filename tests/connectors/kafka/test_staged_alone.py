@@ -169,7 +169,7 @@ def test_a_later_epoch_that_readers_do_not_get_yet_is_waited_for_before_it_is_fo
     assert forgotten == [key_of("q", "results")]
 
 
-def test_a_backup_in_whose_outbox_a_later_epoch_is_marked_is_not_gone_on_from(
+def test_a_backup_whose_outbox_marks_a_later_epoch_is_not_continued_from(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     # It was copied while the query ran, or only the snapshots were restored.
@@ -216,7 +216,7 @@ def test_no_batch_is_larger_than_the_topic_takes(
     assert [place.producer.get("batch.size") for place in alone.places] == [expected]
 
 
-def test_a_producer_is_made_anew_where_its_topic_takes_less(alone: Alone) -> None:
+def test_a_producer_is_recreated_where_its_topic_takes_less(alone: Alone) -> None:
     alone.deliver(1)
     alone.deliver(2)
     assert alone.looks == ["0"]
@@ -225,7 +225,7 @@ def test_a_producer_is_made_anew_where_its_topic_takes_less(alone: Alone) -> Non
     assert alone.looks == ["0", "0"]
 
 
-def test_a_producer_is_made_anew_where_its_topic_was_created_again(alone: Alone) -> None:
+def test_a_producer_is_recreated_where_its_topic_was(alone: Alone) -> None:
     for epoch, made in ((1, "one"), (2, "one"), (3, "another")):
         alone.sink._ends.made = {"out": made}
         alone.deliver(epoch)

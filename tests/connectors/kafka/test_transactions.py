@@ -1,4 +1,4 @@
-"""What a broker's response to a commit means: committed, lost, in another cluster, or to be retried."""
+"""A broker's response to a commit: committed, lost, in another cluster, or to be retried."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_another_cluster_is_not_a_loss(broker: Broker) -> None:
 
 
 @pytest.mark.parametrize("code", [51, 14, 16, 53, 87])
-def test_any_other_error_is_to_be_tried_again(broker: Broker, code: int) -> None:
+def test_any_other_error_is_retried(broker: Broker, code: int) -> None:
     broker.answers |= {END: lambda: error(code)}
     with pytest.raises(SinkError):
         transactions(broker).commit(handle(), lambda: None)
@@ -140,7 +140,7 @@ def test_what_is_open_is_rolled_back_but_not_what_counts_or_is_of_a_successor_or
 
 
 @pytest.mark.parametrize("state", ["CompleteAbort", "Empty", "PrepareAbort"])
-def test_what_is_not_open_any_more_is_not_recorded(broker: Broker, state: str) -> None:
+def test_what_is_no_longer_open_is_not_recorded(broker: Broker, state: str) -> None:
     broker.answers |= {DESCRIBE: lambda: described(state)}
     with pytest.raises(SinkError, match=rf"should be open, but is {state}.*Nothing of the epoch is published"):
         transactions(broker).fix(TransactionId("q", "results", 1, 7, 0), [(f"{PREFIX}0-1", 5)])

@@ -29,7 +29,7 @@ def test_what_is_written_is_read_back(number: int, text: str, length: int, texts
 
 @law(100)
 @given(st.binary(max_size=60), st.sampled_from(["metadata", "coordinator", "described", "listed", "setting"]))
-def test_an_answer_that_is_none_is_refused_and_never_an_endless_loop(answer: bytes, kind: str) -> None:
+def test_a_malformed_answer_is_refused_and_never_an_endless_loop(answer: bytes, kind: str) -> None:
     parse = {
         "metadata": requests.metadata(["t"]).parse,
         "coordinator": requests.find_coordinator("t").parse,

@@ -49,7 +49,7 @@ def test_the_column_partition_decides_whatever_other_columns_there_are(kafka: Ka
         ({"topic": ["t", "t"], "partition": [None, -1]}, "column partition has a negative number. Leave it null"),
     ],
 )
-def test_what_is_no_topic_or_partition_is_named(column: dict[str, list[object]], message: str) -> None:
+def test_what_is_not_a_topic_or_partition_is_named(column: dict[str, list[object]], message: str) -> None:
     writer = KafkaWriter({"bootstrap.servers": "127.0.0.1:1", "log_level": "0"}, None, None)
     with pytest.raises(ProduceError, match=message):
         writer.write("only", [pa.record_batch({"value": [b"a", b"b"], **column})])

@@ -1,4 +1,4 @@
-"""What markers tell a reader: the watermark of the last epoch that it has read to its end, and of writers the least."""
+"""From markers a reader has the watermark of the last epoch that it has read to its end; of writers, the least."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_each_partition_has_what_all_its_writers_have_told_of_what_was_read(
         assert markers.watermarks(dict(zip(PARTITIONS, position, strict=True))) == expected
 
 
-def test_what_is_no_marker_of_epochs_says_nothing() -> None:
+def test_what_is_not_a_marker_of_epochs_says_nothing() -> None:
     markers = WriterMarkers()
     part = key_of("q", "results", 3)
     markers.take([("somebody's", b"x"), ("[1]", b"x"), ("{}", b"x"), (part, marker(1, 5)), ("7", None)])

@@ -16,11 +16,11 @@ from sparkjet.connectors.rabbitmq.frames import TolerantConnection, UnreadablePr
 FAR = b"T" + struct.pack(">Q", 1_800_000_000_000)
 """A time beyond the year 9999."""
 UNKNOWN = b"Z"
-"""A type that AMQP has not."""
+"""A type that AMQP does not have."""
 
 
 def read(data: bytes) -> tuple[int, object]:
-    """What a connection makes of what has arrived."""
+    """The number of bytes that a connection reads of those that have arrived, and the frame that they are."""
     connection = TolerantConnection.__new__(TolerantConnection)
     connection._frame_buffer = data
     return connection._read_frame()
@@ -67,7 +67,7 @@ def test_headers_that_can_be_decoded_are_there() -> None:
     assert found.properties.headers == {"a": True}
 
 
-def test_what_is_no_frame_ends_the_connection() -> None:
+def test_what_is_not_a_frame_ends_the_connection() -> None:
     with pytest.raises(InvalidFrameError):
         read(b"\x02\x00\x03\x00\x00\x00\x00X")
     assert read(header(pika.BasicProperties(), FAR)[:-1]) == (0, None)

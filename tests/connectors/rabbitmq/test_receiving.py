@@ -33,7 +33,7 @@ def source(port: int, *queues: str, **options: str) -> RabbitSource:
 
 
 class Record(NamedTuple):
-    """What a run leaves that ends after a decision."""
+    """The state that a run leaves if it ends after a decision."""
 
     counts: Counts
     state: LedgerState
@@ -108,7 +108,7 @@ def copies(queues: tuple[str, ...], count: int) -> list[tuple[str, str]]:
     return sorted((queue, each) for queue in queues for each in ids(0, count))
 
 
-def test_copies_in_two_queues_are_rows_of_their_own_over_a_cut_and_a_restart(
+def test_copies_in_two_queues_are_separate_rows_over_a_cut_and_a_restart(
     rabbitmq: RabbitServer, run: Callable[..., Run]
 ) -> None:
     queues = fanned_out(rabbitmq, 20)

@@ -45,7 +45,7 @@ def test_over_tls_there_is_another_port() -> None:
     [
         ({"routing_key": "q"}, '"routing_key" is not an option of format("rabbitmq"); did you mean "routingKey"'),
         ({"confirmTimeoutMs": "0"}, 'confirmTimeoutMs must be a positive whole number, not "0"'),
-        ({"keyFile": "key.pem"}, 'keyFile is of TLS: set option("tls", True)'),
+        ({"keyFile": "key.pem"}, 'keyFile is for TLS: set option("tls", True)'),
         ({"tls": "true", "certFile": "missing.pem"}, "caFile, certFile or keyFile cannot be used"),
     ],
 )

@@ -126,7 +126,7 @@ def test_a_queue_that_is_held_back_again_and_again_is_read_in_its_order(
     assert source.ready() == {ahead: 1, behind: 0}
 
 
-def test_a_queue_that_is_deleted_while_it_is_held_back_is_examined_anew(
+def test_a_queue_that_is_deleted_while_it_is_held_back_is_examined_again(
     rabbitmq: RabbitServer, opened: Callable[..., RabbitSource]
 ) -> None:
     queue, other, connection = rabbitmq.queue(), rabbitmq.queue(), rabbitmq.connection()
@@ -159,7 +159,7 @@ def test_a_queue_that_is_deleted_right_before_who_is_held_back_changes_is_told_a
         source.hold([other])
 
 
-def test_a_queue_that_was_declared_anew_while_it_was_held_back_is_examined_before_it_is_read(
+def test_a_queue_that_was_redeclared_while_it_was_held_back_is_examined_before_it_is_read(
     rabbitmq: RabbitServer, opened: Callable[..., RabbitSource]
 ) -> None:
     queue, other, connection = rabbitmq.queue(), rabbitmq.queue(), rabbitmq.connection()
@@ -395,7 +395,7 @@ def test_a_message_has_its_headers_if_they_are_wanted(
 
 
 def rows_of(source: RabbitSource, count: int) -> list[dict[str, Any]]:
-    """So many messages, as the spool has them."""
+    """The given number of messages, as the spool has them."""
     schema = pa.schema([*ROWS, *FURTHER])
     messages: list[Message] = []
     while len(messages) < count:

@@ -40,7 +40,7 @@ def test_over_tls_there_is_another_port() -> None:
     assert connection.ssl_options.context.check_hostname
 
 
-def test_columns_are_added_behind_the_others_if_they_are_wanted() -> None:
+def test_columns_are_added_after_the_others_if_they_are_wanted() -> None:
     old = "body, message_id, queue, exchange, routing_key, timestamp, content_type, correlation_id"
     assert ", ".join(RabbitDataSource({"queues": "q"}).schema().names) == old
     wanted = RabbitDataSource({"queues": "q", "includeHeaders": "true"}).schema()
@@ -59,7 +59,7 @@ def test_columns_are_added_behind_the_others_if_they_are_wanted() -> None:
         ({"queues": "q", "maxUnacknowledged": "65536"}, "each may deliver 1 to 65535 messages"),
         ({"queues": f"q,{'ü' * 128}"}, "no queue's name has more than 255 bytes"),
         ({"queues": "q", "includeHeaders": "perhaps"}, "includeHeaders"),
-        ({"queues": "q", "caFile": "ca.pem"}, 'caFile is of TLS: set option("tls", True)'),
+        ({"queues": "q", "caFile": "ca.pem"}, 'caFile is for TLS: set option("tls", True)'),
         ({"queues": "q", "tls": "true", "caFile": "missing.pem"}, "caFile, certFile or keyFile cannot be used"),
     ],
 )

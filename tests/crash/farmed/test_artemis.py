@@ -28,7 +28,7 @@ CRASHES = [Crash(step, fault, "queue") for step, fault in product(NEAR, ("both",
 
 
 class ArtemisQueues(Suite):
-    """Each query has a queue of its own."""
+    """Each query has its own queue."""
 
     def __init__(self, root: Path, server: ArtemisServer) -> None:
         super().__init__(root, CRASHES)

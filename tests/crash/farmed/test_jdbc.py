@@ -46,7 +46,7 @@ def every_crash() -> list[Crash]:
 
 
 class MariaTables(Suite):
-    """Each query has a database of its own."""
+    """Each query has its own database."""
 
     def __init__(self, root: Path, server: MariaServer, crashes: list[Crash]) -> None:
         super().__init__(root, crashes)

@@ -64,7 +64,7 @@ SERVERS = ("kafka",)
 
 
 class Topics(Suite):
-    """Each query into Kafka has a topic of its own; those from Kafka share one."""
+    """Each query into Kafka has its own topic; those from Kafka share one."""
 
     def __init__(self, root: Path, server: KafkaServer, crashes: list[Crash], **options: str) -> None:
         super().__init__(root, crashes, [SOURCE])
@@ -96,7 +96,7 @@ class Topics(Suite):
             same_epochs(place, self.whole(SOURCE).place, query.rules)
 
     def _tell(self, query: Query) -> None:
-        """What a query needs to know of the broker."""
+        """Tell a query's process how to reach the broker."""
         place = query.place
         place.history.mkdir(parents=True)
         if query.job in INTO:

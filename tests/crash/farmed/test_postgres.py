@@ -51,7 +51,7 @@ def every_crash() -> list[Crash]:
 
 
 class Tables(Suite):
-    """Each query has a database of its own."""
+    """Each query has its own database."""
 
     def __init__(self, root: Path, server: PostgresServer, crashes: list[Crash]) -> None:
         super().__init__(root, crashes)

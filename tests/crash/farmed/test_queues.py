@@ -93,7 +93,7 @@ class Queues(Suite):
         return True
 
     def judge(self, name: str, query: Query) -> None:
-        """Every message is in every output once, and in no queue any more."""
+        """Every message is in every output once, and no longer in any queue."""
         if self._is_filled_again and self._sent == MESSAGES:
             return
         place = query.place

@@ -1,4 +1,4 @@
-"""What must hold for a topic once drivers have ended, read by an independent consumer."""
+"""Checks of a topic once drivers have ended, read by an independent consumer."""
 
 from __future__ import annotations
 

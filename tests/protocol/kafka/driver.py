@@ -165,7 +165,7 @@ class KafkaDriver(PlainDriver):
         return PlainKafkaSink(self._orders, self._reached)
 
     def _transaction(self, epoch: int) -> TransactionId:
-        # Copies of the home have runs of their own.
+        # Copies of the home have their own runs.
         return replace(super()._transaction(epoch), run=self._run, since=self._since)
 
     def _take_over(self) -> tuple[int, Record]:

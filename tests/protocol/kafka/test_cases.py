@@ -78,7 +78,7 @@ def x05(server: KafkaServer, orders: Orders) -> None:
 
 
 def x06(server: KafkaServer, orders: Orders) -> None:
-    """Committed at a restart, c written, crash before any new record: c must be in a transaction of its own."""
+    """Committed at a restart, c written, crash before any new record: c must be in its own transaction."""
     killed(orders, "decided", 1)
     killed(orders, "written", 2)
     killed(orders, "prepared", 2)

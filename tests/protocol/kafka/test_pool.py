@@ -26,7 +26,7 @@ def ids(orders: Orders) -> set[str]:
         return set(cluster.open_transactions(f"sparkjet/{orders.query}/", STATES))
 
 
-def test_a_calm_query_uses_the_same_ids_for_ever(kafka: KafkaServer, orders: Orders) -> None:
+def test_a_calm_query_uses_the_same_ids_forever(kafka: KafkaServer, orders: Orders) -> None:
     calm = replace(orders, epochs=8)
     with Driver(calm) as driver:
         assert driver.ended() is None

@@ -1,7 +1,7 @@
 """Writes homes of this version's record format: ``python -m tests.snapshots.homes.write``.
 
 Run it once for each format, before there is a next one: later versions are held to what it leaves below ``format-N``.
-Each home is written by a process of its own (the same command with query, kind and a directory): ``stopped`` ends in
+Each home is written by its own process (the same command with query, kind and a directory): ``stopped`` ends in
 good order, ``decided`` like a crash, right after a decision.
 """
 

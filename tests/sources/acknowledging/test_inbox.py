@@ -163,7 +163,7 @@ class Query:
         self.crash()
 
     def plan(self) -> None:
-        """What arrives from here on is for a later epoch."""
+        """Fix the end of the epoch: messages that arrive from now on are for a later one."""
         self.planned = self.inbox.end(self.counts, self.broker.random.choice([1, 4, None]))
 
     def decide(self) -> None:

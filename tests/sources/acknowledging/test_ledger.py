@@ -215,7 +215,7 @@ def test_what_others_have_taken_is_not_waited_for() -> None:
     assert ledger.remembered == 0
 
 
-def test_a_run_that_fails_may_have_had_them_again_so_the_next_one_waits_anew() -> None:
+def test_a_run_that_fails_may_have_had_them_again_so_the_next_one_waits_again() -> None:
     ledger = new()
     received(ledger, "m1")
     second = restarted(ledger.snapshot(1), now=1000)
@@ -229,7 +229,7 @@ def test_a_run_that_fails_may_have_had_them_again_so_the_next_one_waits_anew() -
     assert not third.wants_look(3 * WITHIN + 999)
 
 
-def test_runs_that_are_shorter_than_the_broker_needs_to_notice_do_not_leave_their_ids_for_ever() -> None:
+def test_runs_that_are_shorter_than_the_broker_needs_to_notice_do_not_leave_their_ids_forever() -> None:
     minute, state = 60_000_000, LedgerState(0)
     for run in range(20):
         ledger = restarted(state, now=run * minute)
@@ -255,7 +255,7 @@ def test_what_somebody_else_may_have_been_given_is_kept_over_short_runs() -> Non
     assert received(ledger, "m1") == []
 
 
-def test_a_connection_that_is_lost_begins_the_look_anew() -> None:
+def test_a_lost_connection_restarts_the_look() -> None:
     ledger = new()
     received(ledger, "m1")
     ledger = restarted(ledger.snapshot(1))

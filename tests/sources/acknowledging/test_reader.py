@@ -63,7 +63,7 @@ def tell(offset: Offset, request: Any) -> LedgerState | None:
 
 
 def rows(reader: AcknowledgingStreamReader, start: Offset, end: Offset) -> list[str]:
-    """What the tasks of a batch read, in whatever process they run."""
+    """The rows that the tasks of a batch read, in whichever process they run."""
     return [
         body
         for partition in reader.partitions(start, end)
@@ -133,7 +133,7 @@ def test_the_next_run_drops_what_the_record_says(
     assert rows(second, at, end) == ["body of m2"]
 
 
-def test_who_is_held_back_is_in_the_offset_and_goes_with_the_option(broker: Broker) -> None:
+def test_the_offset_names_who_is_held_back_and_drops_it_with_the_option(broker: Broker) -> None:
     def make(drift: int | None) -> AcknowledgingStreamReader:
         limits = Limits(messages=2)
         aligner = None if drift is None else Aligner(drift, place(), "sparkjet-rabbitmq")

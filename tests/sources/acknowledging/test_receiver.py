@@ -123,12 +123,12 @@ def test_nothing_is_acknowledged_before_it_is_due(broker: Broker, running: Calla
 
 
 def decided(position: int, *ids: str, queue: str = "orders") -> LedgerState:
-    """What a record says of an earlier run."""
+    """A record's entry of an earlier run."""
     return LedgerState(position, expected=[Expected("", 1000, None, {queue: list(ids)})])
 
 
 def remembered(receiver: Receiver, position: int) -> list[str]:
-    """The ids that a record says."""
+    """The ids in the record."""
     expected = receiver.state(position).expected
     return sorted(each for of in expected for ids in of.ids.values() for each in ids)
 
@@ -218,9 +218,7 @@ def test_a_lost_connection_loses_and_repeats_nothing(
     assert broker.ready() == {"orders": 0, "returns": 0}
 
 
-def test_an_acknowledgement_that_nobody_confirmed_is_no_second_row(
-    broker: Broker, running: Callable[..., Receiver]
-) -> None:
+def test_an_unconfirmed_acknowledgement_makes_no_second_row(broker: Broker, running: Callable[..., Receiver]) -> None:
     broker.send("orders", "m1", "m2")
     receiver = running()
     received(receiver, 2)
@@ -323,7 +321,7 @@ def test_a_queue_that_is_too_far_ahead_is_not_read_while_another_has_messages(
     assert bodies(receiver, 5, 7) == ["body of m6", "body of m7"]
 
 
-def test_who_is_waited_for_is_let_go_of_when_its_messages_are_gone(
+def test_a_queue_is_no_longer_waited_for_when_its_messages_are_gone(
     broker: Broker, running: Callable[..., Receiver]
 ) -> None:
     receiver = running(patience=0.0)

@@ -65,7 +65,7 @@ def test_files_go_with_their_last_row_and_the_directory_with_the_spool(spool: Sp
     assert list(tmp_path.iterdir()) == []
 
 
-def test_large_values_are_in_files_of_their_own_as_arrow_ends_at_2_gb(spool: Spool, tmp_path: Path) -> None:
+def test_large_values_are_in_separate_files_as_arrow_ends_at_2_gb(spool: Spool, tmp_path: Path) -> None:
     bodies = [b"", b"x" * (CHUNK // 2), b"y" * CHUNK, b"z", b"z"]
     spool.append(5, [(f"m{number}", body) for number, body in enumerate(bodies, 5)])
     assert [len(batch) for batch in spool.read(5, 10)] == [2, 1, 2]

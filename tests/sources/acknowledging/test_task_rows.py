@@ -24,7 +24,7 @@ def test_tasks_have_a_sensible_size_whatever_has_arrived_together(count: int, si
     assert found == [f"{number:0{size}}" for number in range(count)]
 
 
-def test_a_task_is_no_larger_because_its_messages_are_unlike() -> None:
+def test_a_task_is_not_larger_because_its_messages_differ() -> None:
     sizes = [50] * 5000 + [4 * TASK] * 8 + [50] * 5000
     made = tasks([pa.record_batch({"body": [b"x" * size for size in sizes]})])
     assert max(len(each.value) for each in made) < 5 * TASK

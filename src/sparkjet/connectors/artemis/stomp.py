@@ -158,7 +158,7 @@ class StompConnection:
             arrived = self._socket.recv(_READ)
         except (TimeoutError, BlockingIOError, ssl.SSLWantReadError):
             if time.monotonic() - self._heard > self._silence:
-                raise TimeoutError(f"nothing was heard of the broker for {self._silence:.1f} s") from None
+                raise TimeoutError(f"nothing was heard from the broker for {self._silence:.1f} s") from None
             return
         if not arrived:
             raise ConnectionResetError(_LOST)

@@ -33,5 +33,5 @@ def _tls(options: Options) -> TlsFiles | None:
     for option in _FILES:
         if not options[option]:
             continue
-        raise AnalysisError(f'option: {option.name} is of TLS: set option("tls", True), or leave it out.')
+        raise AnalysisError(f'option: {option.name} is for TLS: set option("tls", True), or leave it out.')
     return None

@@ -23,11 +23,11 @@ _FILLED = {
     "delta.invariants": "has an invariant",
     "__CHAR_VARCHAR_TYPE_STRING": "has a length (char, varchar)",
 }
-"""Metadata of columns that require something of a writer that is not done here."""
+"""Metadata of columns that require something of a writer that sparkjet does not do."""
 _REPLACED = {
     "delta.appendOnly": "is only added to",
-    "delta.enableChangeDataFeed": "keeps a feed of changes, which is not written here",
-    "delta.enableDeletionVectors": "marks rows as deleted, and files with such marks are not read here",
+    "delta.enableChangeDataFeed": "keeps a feed of changes, which sparkjet does not write",
+    "delta.enableDeletionVectors": "marks rows as deleted, and sparkjet does not read files with such marks",
     "delta.enableRowTracking": "tracks its rows, which would lose their ids where their files are rewritten",
 }
 """Properties of tables whose rows are not replaced here, with the reasons."""
@@ -126,14 +126,14 @@ def mapped(table: Version, schema: StructType, partition_by: Sequence[str], wher
 
 
 def check_upserts(table: Version, where: str) -> None:
-    """Refuse a table whose rows must not be replaced, or not without something that is not done here."""
+    """Refuse a table whose rows must not be replaced, or not without something that sparkjet does not do."""
     for name, reason in _REPLACED.items():
         if _is_on(table, name):
             raise AnalysisError(f"mode=upsert: {where} {reason} ({name}). {_INSTEAD}.")
     if _mode(table) != _UNMAPPED:
         message = (
-            f"mode=upsert: {where} maps its columns by {_mode(table)} ({_MAPPING}), and its files are not read here. "
-            f"{_INSTEAD}."
+            f"mode=upsert: {where} maps its columns by {_mode(table)} ({_MAPPING}), and sparkjet does not read its "
+            f"files. {_INSTEAD}."
         )
         raise AnalysisError(message)
     widened = [feature for feature in _WIDENED if feature in table.features]
@@ -148,11 +148,14 @@ def check_upserts(table: Version, where: str) -> None:
 def _check_table(table: Version, where: str) -> None:
     of_iceberg = sorted(name for name in table.properties if name.startswith(_ICEBERG) and _is_on(table, name))
     if of_iceberg:
-        message = f"{where} is to be read as Iceberg's too ({of_iceberg[0]}), which is not done here. {_INSTEAD}."
+        message = (
+            f"{where} is to be read as Iceberg's too ({of_iceberg[0]}), which sparkjet does not support. {_INSTEAD}."
+        )
         raise AnalysisError(message)
     if table.partition_by and _WHOLE in table.features:
         message = (
-            f"{where} wants its partition columns in the files too ({_WHOLE}), which is not done here. {_INSTEAD}."
+            f"{where} wants its partition columns in the files too ({_WHOLE}), which sparkjet does not support. "
+            f"{_INSTEAD}."
         )
         raise AnalysisError(message)
     checks = sorted(name for name in table.properties if name.startswith("delta.constraints."))
@@ -180,7 +183,8 @@ def _check_table(table: Version, where: str) -> None:
         if PHYSICAL in asked and _mode(table) == _UNMAPPED:
             reasons.append(f"has a name for files ({PHYSICAL}) in a table that maps none ({_MAPPING})")
         if reasons:
-            raise AnalysisError(f"column {column.name!r} of {where} {reasons[0]}, which is not done here. {_INSTEAD}.")
+            message = f"column {column.name!r} of {where} {reasons[0]}, which sparkjet does not support. {_INSTEAD}."
+            raise AnalysisError(message)
 
 
 def _mode(table: Version) -> str:

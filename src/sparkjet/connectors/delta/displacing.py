@@ -120,7 +120,7 @@ class Displacing:
         if marked is not None:
             message = (
                 f"{self._staged.directory} has a row that epoch {self._handle['epoch']} replaces in {marked}, where "
-                "others are marked as deleted (a deletion vector), which is not read here. Have the file "
+                "others are marked as deleted (a deletion vector), which sparkjet does not read. Have the file "
                 "rewritten: REORG TABLE … APPLY (PURGE)."
             )
             raise SinkError(message)
@@ -154,8 +154,8 @@ class Displacing:
         other = next((file.name for file in files if "://" in file.name or file.name.startswith(("/", "file:"))), None)
         if other is not None:
             message = (
-                f"{self._staged.directory} has the file {other} of another table, which is not read here. Is it a "
-                "shallow clone? Copy its rows into a table of their own."
+                f"{self._staged.directory} has the file {other} of another table, which sparkjet does not read. Is it "
+                "a shallow clone? Copy its rows into a separate table."
             )
             raise SinkError(message)
 

@@ -65,4 +65,4 @@ def named_table(name: str, session: SparkSession, path: str | None) -> NamedTabl
 
 
 def _refused(table: str, why: str) -> AnalysisError:
-    return AnalysisError(f"{OPTION}: {table} is no Delta table of the session's catalog: {why}. {_INSTEAD}.")
+    return AnalysisError(f"{OPTION}: {table} is not a Delta table of the session's catalog: {why}. {_INSTEAD}.")

@@ -120,7 +120,7 @@ class DeltaSink:
             version = table.version()
         for _ in range(_RACES):
             if version is None:
-                message = f"{self.option}: {self.directory} was created, and is no Delta table. Does anybody remove it?"
+                message = f"{self.option}: {self.directory} was created, but is gone. Does something remove it?"
                 raise SinkError(message)
             merged = self._merged(version)
             if merged is None:
@@ -292,8 +292,8 @@ class DeltaSink:
         if others or self.directory.exists(LIST):
             found = others[0] if others else LIST
             message = (
-                f'{self.option}: "{self.directory}" is no Delta table, and has {found} in it, which would be no rows '
-                "of the table. Give another directory, or convert it first (CONVERT TO DELTA)."
+                f'{self.option}: "{self.directory}" is not a Delta table, but has {found} in it, which would '
+                "not be rows of the table. Give another directory, or convert it first (CONVERT TO DELTA)."
             )
             raise AnalysisError(message)
 
@@ -410,7 +410,7 @@ def _not_found(
     if not is_whole and not any(each.number <= epoch for each in logged):
         return SinkError(
             f"{where} has epoch {last} of this query, and its log no longer says whose files epoch {epoch} "
-            f"added: nothing is added now. Look whether {handle['files'][0][0]} is among the files of the table's "
+            f"added: nothing is added now. Check whether {handle['files'][0][0]} is among the files of the table's "
             "history; if it is not, start from scratch with another checkpointLocation."
         )
     other = min((each for each in logged if each.number >= epoch), key=lambda each: each.number)

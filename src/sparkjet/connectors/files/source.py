@@ -53,7 +53,7 @@ class FilesDataSource(DataSource):
             raise AnalysisError(f'option: format("{SOURCE_NAME}") needs a directory: load("…").')
         path = Path(given.removeprefix("file://"))
         if "://" in given.removeprefix("file://") or not path.is_dir():
-            raise AnalysisError(f"path: {given} is no directory of this machine that format(files) writes into.")
+            raise AnalysisError(f"path: {given} is not a directory of this machine that format(files) writes into.")
         return path
 
     def schema(self) -> StructType:

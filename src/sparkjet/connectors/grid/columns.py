@@ -62,7 +62,7 @@ def check_columns(schema: T.StructType, taken: Sequence[str], what: str) -> None
     """Refuse columns that a map or a journal adds itself, and those for which Arrow has no type."""
     own = [name for name in schema.fieldNames() if name.lower() in taken]
     if own:
-        raise AnalysisError(f"start: a {what} has a column {own[0]!r} of its own. Give yours another name.")
+        raise AnalysisError(f"start: a {what} has a column {own[0]!r} itself. Give yours another name.")
     try:
         arrow_schema(schema)
     except Exception as error:

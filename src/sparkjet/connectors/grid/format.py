@@ -13,6 +13,7 @@ from sparkjet.connectors.grid.options import (
     MAP_OPTIONS,
     MAP_SOURCE_OPTIONS,
 )
+from sparkjet.storage.shipping import GRID_PACKAGES
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSource
@@ -46,8 +47,7 @@ def _journal_source() -> type[DataSource]:
     return GridJournalDataSource
 
 
-_READERS = {name: name for name in ("msgspec", "pyarrow", "tenacity", "xxhash")}
-_PACKAGES = {"sparkjet_grid": '"sparkjet[grid]"', **_READERS}
+_PACKAGES = {"sparkjet_grid": '"sparkjet[grid]"', **GRID_PACKAGES}
 MAP = SinkFormat("grid-map", _map, MAP_OPTIONS, names_columns=True, key_option="keys")
 JOURNAL = SinkFormat("grid-journal", _journal, JOURNAL_OPTIONS, names_columns=True)
 MAP_SOURCE = SourceFormat(GRID_MAP, _map_source, MAP_SOURCE_OPTIONS, _PACKAGES, None)
@@ -56,5 +56,5 @@ JOURNAL_SOURCE = SourceFormat(
     _journal_source,
     JOURNAL_SOURCE_OPTIONS,
     _PACKAGES,
-    KnownSource(None, ("_partition",), _READERS),
+    KnownSource(None, ("_partition",), GRID_PACKAGES),
 )

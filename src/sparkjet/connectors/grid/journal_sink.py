@@ -15,14 +15,14 @@ from sparkjet.clock import Clock
 from sparkjet.connectors.grid.columns import check_columns, check_keys, described, kept_as, key_text
 from sparkjet.connectors.grid.journal_sink_settings import PARTITIONS, GridJournalSettings
 from sparkjet.connectors.grid.journal_task import Appends, JournalTask, RefusedEpochError, appended_by
-from sparkjet.connectors.grid.versions import PACKAGES, GridVersionsSink
+from sparkjet.connectors.grid.versions import GridVersionsSink
 from sparkjet.errors import AnalysisError, SinkError
 from sparkjet.executors import cores
 from sparkjet.query_log import logger
 from sparkjet.sinks.protocol import Handle, TransactionId
 from sparkjet.sinks.tasks import run_tasks
 from sparkjet.spark_line import arrow_schema
-from sparkjet.storage.shipping import ship
+from sparkjet.storage.shipping import GRID_PACKAGES, ship
 from sparkjet_grid.journal_store import Appending, JournalStore
 from sparkjet_grid.journal_version import TECHNICAL, FullError, JournalVersion, following
 from sparkjet_grid.places import JournalPlace, Writer
@@ -65,7 +65,7 @@ class GridJournalSink(GridVersionsSink[JournalVersion]):
     @property
     def packages(self) -> Mapping[str, str]:
         """See :attr:`NeedsPackages.packages`."""
-        return PACKAGES
+        return GRID_PACKAGES
 
     @property
     def name(self) -> str:
@@ -91,7 +91,7 @@ class GridJournalSink(GridVersionsSink[JournalVersion]):
         base, version = self.begun(transaction)
         task = JournalTask(self.appends(base, version, transaction), bool(self._settings.keys))
         ship(rows.sparkSession)
-        found = run_tasks(self._placed(rows, version.partitions), task, [], RefusedEpochError, PACKAGES)
+        found = run_tasks(self._placed(rows, version.partitions), task, [], RefusedEpochError, GRID_PACKAGES)
         if not found:
             return None
         appended = appended_by([each["id"] for each in found])

@@ -75,7 +75,7 @@ class JournalSettings:
         """The offset at which a new query starts in each partition."""
         wanted = dict.fromkeys(ends, self.starting) if isinstance(self.starting, int) else dict(self.starting)
         wrong = [f"lacks partition {each}" for each in ends if each not in wanted]
-        wrong += [f"names partition {each}, which is none" for each in wanted if each not in ends]
+        wrong += [f"names partition {each}, which does not exist" for each in wanted if each not in ends]
         wrong += [
             f"has {offset} for partition {each}, which has {first[each]} to {ends[each]}"
             for each, offset in wanted.items()

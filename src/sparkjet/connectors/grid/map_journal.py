@@ -18,12 +18,11 @@ from sparkjet.connectors.grid.journal_sink import GridJournalSink
 from sparkjet.connectors.grid.journal_task import Appends
 from sparkjet.connectors.grid.map_sink import GridMapSink, widened
 from sparkjet.connectors.grid.map_task import MapTask, MapTaskError, RefusedRowError, told
-from sparkjet.connectors.grid.versions import PACKAGES
 from sparkjet.errors import AnalysisError, RecoveryError, StorageError
 from sparkjet.executors import cores
 from sparkjet.sinks.protocol import Handle, TransactionId
 from sparkjet.sinks.tasks import run_tasks
-from sparkjet.storage.shipping import ship
+from sparkjet.storage.shipping import GRID_PACKAGES, ship
 from sparkjet_grid.journal_version import JournalVersion, following
 from sparkjet_grid.known_types import known
 from sparkjet_grid.map_changes import NEW, OLD, Changed, Changes
@@ -105,7 +104,7 @@ class JournalledMapSink(GridMapSink):
         own = [name for name in self.keys if name.lower() in {OLD, NEW}]
         if own:
             message = (
-                f"journal: a journal of changes has a column {own[0].lower()!r} of its own, and the key {own[0]!r} is "
+                f"journal: a journal of changes has a column {own[0].lower()!r} itself, and the key {own[0]!r} is "
                 "another one. Give it another name."
             )
             raise AnalysisError(message)
@@ -123,7 +122,7 @@ class JournalledMapSink(GridMapSink):
         task = JournalledMapTask(self._task(base, transaction, clock), appends, sweeps)
         ship(rows.sparkSession)
         placed = self._of_both(rows, journal.partitions, self._expires(now), sweeps=sweeps)
-        found = run_tasks(placed, task, [], MapTaskError, PACKAGES, of_rows=RefusedRowError)
+        found = run_tasks(placed, task, [], MapTaskError, GRID_PACKAGES, of_rows=RefusedRowError)
         if not found and not sweeps:
             return None
         changed = [_changed_by(each["id"]) for each in found]

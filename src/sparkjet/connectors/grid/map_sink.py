@@ -15,7 +15,7 @@ from sparkjet.connectors.grid.columns import check_columns, check_keys, describe
 from sparkjet.connectors.grid.journal_sink import GridJournalSink
 from sparkjet.connectors.grid.journal_sink_settings import GridJournalSettings
 from sparkjet.connectors.grid.map_task import MapTask, MapTaskError, RefusedRowError, written_by
-from sparkjet.connectors.grid.versions import PACKAGES, GridVersionsSink
+from sparkjet.connectors.grid.versions import GridVersionsSink
 from sparkjet.errors import (
     AnalysisError,
     SinkError,
@@ -25,7 +25,7 @@ from sparkjet.executors import cores
 from sparkjet.sinks.protocol import Handle, TransactionId
 from sparkjet.sinks.tasks import run_tasks
 from sparkjet.spark_line import SPATIAL, arrow_schema
-from sparkjet.storage.shipping import ship
+from sparkjet.storage.shipping import GRID_PACKAGES, ship
 from sparkjet.time.frames import MAX
 from sparkjet_grid.map_layers import TECHNICAL
 from sparkjet_grid.map_store import MapStore, Written, following
@@ -85,7 +85,7 @@ class GridMapSink(GridVersionsSink[MapVersion]):
     @property
     def packages(self) -> Mapping[str, str]:
         """See :attr:`NeedsPackages.packages`."""
-        return PACKAGES
+        return GRID_PACKAGES
 
     def check(self, schema: T.StructType) -> None:
         """See :meth:`Sink.check`."""
@@ -102,7 +102,7 @@ class GridMapSink(GridVersionsSink[MapVersion]):
         task = self._task(base, transaction, clock)
         ship(rows.sparkSession)
         placed = self._sorted(rows, len(self._store.client.state().rows), self._expires(clock))
-        found = run_tasks(placed, task, [], MapTaskError, PACKAGES, of_rows=RefusedRowError)
+        found = run_tasks(placed, task, [], MapTaskError, GRID_PACKAGES, of_rows=RefusedRowError)
         if not found and not self._is_due(clock):
             return None
         before = None if base is None else base.expiry_at(clock)

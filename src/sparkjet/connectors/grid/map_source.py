@@ -67,7 +67,7 @@ class MapSettings:
             found = [key_of(key, kinds) for key in each]
         except ValueError as error:
             wanted = ", ".join(f"{name} ({kind})" for name, kind in zip(version.keys, kinds, strict=True))
-            message = f"keys: {self.keys!r} is no JSON list of keys of this map, which has {wanted}: {error}."
+            message = f"keys: {self.keys!r} is not a JSON list of keys of this map, which has {wanted}: {error}."
             raise AnalysisError(message) from error
         texts_of_keys(found, kinds)
         return list(dict.fromkeys(found))

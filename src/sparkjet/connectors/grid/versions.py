@@ -30,9 +30,6 @@ from sparkjet_grid.version_store import VersionStore
 if TYPE_CHECKING:
     from sparkjet.storage.grid_location import GridLocation
 
-PACKAGES = {name: name.replace("_", "-") for name in ("msgspec", "pyarrow", "tenacity", "typing_extensions", "xxhash")}
-"""Packages that the executors need, by import name."""
-
 V = TypeVar("V", bound=Version)
 
 

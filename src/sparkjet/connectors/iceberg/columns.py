@@ -212,7 +212,7 @@ def _check_table(table: Version, where: str) -> None:
         )
         raise AnalysisError(message)
     if "encryption.key-id" in table.properties:
-        raise AnalysisError(f"{where} is encrypted (encryption.key-id), which is not done here. {_INSTEAD}.")
+        raise AnalysisError(f"{where} is encrypted (encryption.key-id), which sparkjet does not support. {_INSTEAD}.")
 
 
 def _check_names(table: Version, fields: Mapping[str, StructField], where: str) -> None:

@@ -323,11 +323,11 @@ class CatalogTable(IcebergTable):
         try:
             parsed = self._session._jsparkSession.sessionState().sqlParser().parseMultipartIdentifier(self._name)
         except JAVA_ERRORS as error:
-            raise AnalysisError(f'toTable: "{self._name}" is no name of a table: {said(error)}') from error
+            raise AnalysisError(f'toTable: "{self._name}" is not the name of a table: {said(error)}') from error
         parts = [str(part) for part in listed(parsed)]
         if len(parts) < _SHORTEST:
             message = (
-                f'toTable: "{self._name}" is no table of a catalog of Iceberg\'s. Give the catalog, the namespace and '
+                f'toTable: "{self._name}" is not a table of an Iceberg catalog. Give the catalog, the namespace and '
                 'the table: toTable("lake.db.events"), with spark.sql.catalog.lake and its options set.'
             )
             raise AnalysisError(message)

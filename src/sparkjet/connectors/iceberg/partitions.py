@@ -110,7 +110,7 @@ def parts_of(spec: Mapping[str, Any], schema: StructType, where: str) -> list[Pa
         part = None if path is None else Part(field["field-id"], f"{beginning}_{number}", transform, path)
         if part is None or not _is_written(part):
             message = (
-                f"{where} is partitioned by {field['name']!r} ({transform}), which is not written here. Write to "
+                f"{where} is partitioned by {field['name']!r} ({transform}), which sparkjet does not write. Write to "
                 "another table, or merge the rows yourself in foreachBatch(…)."
             )
             raise AnalysisError(message)

@@ -142,7 +142,7 @@ class IcebergSink:
         for _ in range(_RACES):
             version = self.table.version()
             if version is None:
-                message = f"{self.option}: {self.table.place} was created, and is no table. Does anybody remove it?"
+                message = f"{self.option}: {self.table.place} was created, but is gone. Does something remove it?"
                 raise SinkError(message)
             lacking = self._lacking(version)
             if not lacking:
@@ -347,8 +347,8 @@ class IcebergSink:
         if others or LIST in names:
             found = others[0] if others else LIST
             message = (
-                f'{self.option}: "{self.directory}" is no Iceberg table, and has {found} in it, which would be no rows '
-                "of the table. Give another directory, or make it a table first (CALL … migrate)."
+                f'{self.option}: "{self.directory}" is not an Iceberg table, but has {found} in it, which would '
+                "not be rows of the table. Give another directory, or make it a table first (CALL … migrate)."
             )
             raise AnalysisError(message)
 
@@ -395,7 +395,7 @@ class IcebergSink:
         check_run(handle, last["epoch"], last["run"], where)
         message = (
             f"{table.place} has epoch {last['epoch']} of this query, and its snapshots no longer say whose files "
-            f"epoch {epoch} added: nothing is added now. Look whether {handle['files'][0][0]} is among the table's "
+            f"epoch {epoch} added: nothing is added now. Check whether {handle['files'][0][0]} is among the table's "
             "files; if it is not, start from scratch with another checkpointLocation."
         )
         raise SinkError(message)

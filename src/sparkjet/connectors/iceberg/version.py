@@ -60,7 +60,8 @@ class Version:
         """The number of its metadata, for a table by path."""
         found = number_of(str(self.base.metadataFileLocation()))
         if found is None:
-            raise ValueError(f"{self.base.metadataFileLocation()} is no metadata of a table by its path.")
+            message = f"{self.base.metadataFileLocation()} is not the metadata of a table that is named by its path."
+            raise ValueError(message)
         return found
 
     @property

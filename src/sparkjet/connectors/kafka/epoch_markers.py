@@ -33,7 +33,7 @@ class EpochMarkers:
     """Tells the readers of a topic, in a progress topic, how far each epoch goes; on the driver.
 
     Where an epoch ends is asked for when all its rows are written, in transactions that are still open: no row of it is
-    behind that. It is written when they are committed, so a marker never comes before its rows; whoever commits an
+    after that. It is written when they are committed, so a marker never comes before its rows; whoever commits an
     epoch again writes it again, which says the same.
 
     Args:

@@ -243,7 +243,7 @@ class KafkaBrokers:
 
 
 def told_of(ends: Ends, watermark: int | None) -> dict[str, Any]:
-    """Further content of an epoch's marker: the offset behind its rows in each partition, and its watermark."""
+    """Further content of an epoch's marker: the offset after its rows in each partition, and its watermark."""
     listed: dict[str, list[int]] = {}
     for (topic, _), end in sorted(ends.items()):
         listed.setdefault(topic, []).append(end)

@@ -133,7 +133,7 @@ def _unreadable(message: Any, what: str) -> SourceError:
     """The error for a record that stops the query at every start."""
     where = f"{message.topic()}-{message.partition()}"
     return SourceError(
-        f"sparkjet-kafka: the record of {where} at {message.offset()} has {what}. To go on behind it: delete the "
+        f"sparkjet-kafka: the record of {where} at {message.offset()} has {what}. To go on after it: delete the "
         f'records before {message.offset() + 1} there (kafka-delete-records.sh), and set option("failOnDataLoss", '
         '"false").'
     )

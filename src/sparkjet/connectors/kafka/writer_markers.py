@@ -24,7 +24,7 @@ class Told:
     """The content of an epoch's marker.
 
     Attributes:
-        ends: By topic, the offset behind the epoch's rows in each partition: no row of the epoch is at or after it.
+        ends: By topic, the offset after the epoch's rows in each partition: no row of the epoch is at or after it.
         watermark: No row of a later epoch is older; MIN before the first watermark, None if rows have none.
         epoch: The epoch.
     """

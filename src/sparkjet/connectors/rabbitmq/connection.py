@@ -44,7 +44,7 @@ def connection_of(options: Options) -> pika.ConnectionParameters:
     tls = options[TLS]
     for option in _TLS:
         if option in options and not tls:
-            raise AnalysisError(f'option: {option.name} is of TLS: set option("tls", True), or leave it out.')
+            raise AnalysisError(f'option: {option.name} is for TLS: set option("tls", True), or leave it out.')
     heartbeat = options[HEARTBEAT]
     if heartbeat > _LONGEST_HEARTBEAT:
         message = f"option: heartbeat={heartbeat} is in seconds, of which AMQP takes {_LONGEST_HEARTBEAT} at most."

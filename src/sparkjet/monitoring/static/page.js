@@ -205,7 +205,7 @@ async function grid(run) {
 }
 const megabytes = (bytes) => `${(bytes / 1048576).toFixed(1)} MB`;
 
-// Made anew only where they change: a button that is replaced each second loses the focus, and the click that is under way.
+// Rebuilt only where they change: a button that is replaced each second loses the focus, and the click that is under way.
 function buttons(runs, run) {
   const nav = byId("runs");
   const key = JSON.stringify([run?.run, runs.map((each) => [each.run, each.name, each.state])]);
@@ -336,7 +336,7 @@ async function listen(run) {
   if (listening !== own) return;
   byId("connection").textContent = "no answer; trying again";
   await new Promise((wake) => { setTimeout(wake, AGAIN_AFTER); });
-  // Anew, which also ends the connection of what could not be shown: a browser has six of a host.
+  // Again, which also ends the connection of what could not be shown: a browser has six of a host.
   if (listening === own) listen(run);
 }
 byId("look").addEventListener("click", look);
@@ -347,7 +347,7 @@ byId("login").addEventListener("submit", (event) => {
   byId("token").value = "";
   listen(chosen);
 });
-// An address with a token that is opened in a tab which shows the page already does not load it anew.
+// An address with a token that is opened in a tab which shows the page already does not load it again.
 addEventListener("hashchange", () => { keepToken(); listen(chosen); });
 keepToken();
 listen(null);

@@ -262,7 +262,7 @@ def test_schemas_are_resolved(wrote: Any, value: Any, reads: Any, found: Any) ->
             record({"type": "array", "items": logical("bytes", "decimal", precision=9, scale=2)}),
             [Decimal(1)],
             record({"type": "array", "items": logical("bytes", "decimal", precision=9, scale=3)}),
-            "value.f is a decimal with 2 digits behind the point, and is read as a decimal with 3",
+            "value.f is a decimal with 2 decimal places, and is read as a decimal with 3",
         ),
         (
             record(logical("bytes", "decimal", precision=9, scale=0)),
@@ -301,7 +301,7 @@ def test_bytes_that_are_none_of_the_schema_take_no_other_record_with_them() -> N
     assert [*wrong] == [1, 2, 3, 4, 5]
     assert "with nothing" in wrong[1].message
     assert "with 7b 7d" in wrong[2].message
-    assert wrong[4].message == "1 bytes are left behind it"
+    assert wrong[4].message == "1 bytes are left after it"
 
 
 def test_a_schema_that_the_registry_does_not_have() -> None:
@@ -323,7 +323,7 @@ def test_a_schema_that_the_registry_does_not_have() -> None:
 @pytest.mark.parametrize(
     ("schema", "told"),
     [
-        (record("Nothing"), "value.schema: no schema of Avro"),
+        (record("Nothing"), "value.schema: not an Avro schema"),
         (record("R"), "R contains itself"),
         (record([logical("int", "date"), "long"]), "a union of date and long: a value does not tell"),
         (record(logical("bytes", "decimal", precision=39, scale=0)), "a decimal of 39 digits; Spark has 38"),
@@ -359,7 +359,9 @@ def test_an_envelope_of_debezium_has_the_columns_that_its_json_has() -> None:
             [encoded(schema, {"op": "u", "before": {"id": 1}, "after": {"id": 2}, "source": given})]
         )
         plain = Registered(json.dumps(row), "AVRO", 0)
-        with pytest.raises(sj.AnalysisError, match=r"value.format=debezium-avro: the schema is none of an envelope"):
+        with pytest.raises(
+            sj.AnalysisError, match=r"value.format=debezium-avro: the schema is not that of an envelope"
+        ):
             AvroDecoder(Registry(server.url, 0.0), plain, "value.schema", narrowed)
     assert not wrong
     told = {"connector": "mysql", "name": "shop", "db": "d", "schema": None, "table": "items", "snapshot": None}

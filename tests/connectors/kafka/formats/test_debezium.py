@@ -159,22 +159,22 @@ def test_columns_that_are_new_or_gone() -> None:
 @pytest.mark.parametrize(
     ("kind", "value", "told"),
     [
-        (T.LongType(), b"{", "it is no JSON"),
-        (T.LongType(), b"\xff", "it is no JSON"),
-        (T.LongType(), b"[]", "it is no envelope"),
-        (T.LongType(), b'{"id": 1}', "it is no envelope: it has no op"),
+        (T.LongType(), b"{", "it is not JSON"),
+        (T.LongType(), b"\xff", "it is not JSON"),
+        (T.LongType(), b"[]", "it is not an envelope"),
+        (T.LongType(), b'{"id": 1}', "it is not an envelope: it has no op"),
         # The row itself, of a table with a column op.
-        (T.LongType(), b'{"id": 1, "op": "c"}', "it is no envelope: it has neither before nor after"),
-        (T.LongType(), message("1"), "'1' is no int"),
-        (T.LongType(), message(True), "True is no int"),
+        (T.LongType(), b'{"id": 1, "op": "c"}', "it is not an envelope: it has neither before nor after"),
+        (T.LongType(), message("1"), "'1' is not of type int"),
+        (T.LongType(), message(True), "True is not of type int"),
         (T.IntegerType(), message(2**40), "a value does not fit"),
-        (T.StringType(), message(1), "1 is no str"),
-        (T.ArrayType(T.StringType()), message("ab"), "'ab' is no list"),
+        (T.StringType(), message(1), "1 is not of type str"),
+        (T.ArrayType(T.StringType()), message("ab"), "'ab' is not of type list"),
         (T.TimestampType(), message(5), "nothing says what it counts: declare bigint"),
         (T.DecimalType(5, 2), message("MDk="), "decimal.handling.mode=string"),
         (T.DecimalType(5, 2), message("0.001"), "a value does not fit"),
         (T.TimestampType(), message("x", field("int64", "io.debezium.time.NanoTimestamp")), "not what its schema says"),
-        (T.LongType(), message(1, after=5), "is no dict"),
+        (T.LongType(), message(1, after=5), "is not of type dict"),
     ],
 )
 def test_what_is_malformed(kind: T.DataType, value: bytes, told: str) -> None:
@@ -188,7 +188,7 @@ def test_keys_are_rows_without_an_envelope() -> None:
     with_schema = {"schema": {"type": "struct", "fields": [field("int64")]}, "payload": {"f": 2}}
     array, wrong = keys.array([b'{"f": 1}', json.dumps(with_schema).encode(), b"1"])
     assert array.to_pylist() == [{"f": 1}, {"f": 2}, None]
-    assert wrong[2].message == "it is no row"
+    assert wrong[2].message == "it is not a row"
 
 
 def test_columns_that_json_has_no_values_of_are_refused() -> None:

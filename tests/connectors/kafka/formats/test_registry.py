@@ -65,7 +65,7 @@ def test_versions_and_what_they_refer_to(server: SchemaRegistry) -> None:
         (404, 1, "answers 404 .*Is this the address of a schema registry"),
     ],
 )
-def test_a_registry_that_does_not_answer_is_no_fault_of_a_record(
+def test_a_registry_that_does_not_answer_is_not_a_records_fault(
     server: SchemaRegistry, status: int, requests: int, told: str
 ) -> None:
     number = server.register("a-value", {"type": "long"})

@@ -1,1 +1,1 @@
-"""Formats of keys and values: what the bytes of a record mean, and the columns that come of them."""
+"""Formats of keys and values: what the bytes of a record mean, and the columns that they become."""

@@ -39,7 +39,7 @@ class AvroDecoder(Decoder):
         self._writers: dict[int, Callable[[bytes], Any] | str] = {}
 
     def decoded(self, message: bytes) -> Any:
-        """As above."""
+        """See :meth:`Decoder.decoded`."""
         number, data = framed(message)
         found = self._writers.get(number)
         if found is None:
@@ -49,11 +49,11 @@ class AvroDecoder(Decoder):
         return found(data)
 
     def written_by(self, message: bytes | None) -> int | None:
-        """As above."""
+        """See :meth:`Decoder.written_by`."""
         return None if message is None else framed(message)[0]
 
     def _writer(self, number: int) -> Callable[[bytes], Any] | str:
-        """What reads the records of a schema, or why nothing can."""
+        """A function that reads the records of a schema, or why none can."""
         try:
             registered = self._registry.schema(number)
         except NoSchemaError as error:
@@ -81,7 +81,7 @@ class AvroDecoder(Decoder):
                 raise MalformedError(what, number) from None
             left = len(data) - stream.tell()
             if left:
-                text = f"{left} bytes are left behind it"
+                text = f"{left} bytes are left after it"
                 raise MalformedError(text, number)
             return value
 
@@ -92,7 +92,7 @@ def parsed(registered: Registered, option: str) -> tuple[Schema, Any]:
     """A schema with the meaning of its types, and the same without it, as fastavro reads with it.
 
     Raises:
-        AnalysisError: It is no schema of Avro.
+        AnalysisError: It is not an Avro schema.
     """
     try:
         meant: dict[str, Any] = {}
@@ -113,7 +113,7 @@ def parsed(registered: Registered, option: str) -> tuple[Schema, Any]:
         fastavro.schema.SchemaParseException,
         fastavro.schema.UnknownType,
     ) as error:
-        message = f"option: {option}: no schema of Avro: {type(error).__name__}: {error}"
+        message = f"option: {option}: not an Avro schema: {type(error).__name__}: {error}"
         raise AnalysisError(message) from error
 
 

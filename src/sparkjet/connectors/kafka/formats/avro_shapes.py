@@ -1,4 +1,4 @@
-"""Avro's types: the shape of a reader's schema, and whether a writer's numbers mean what a reader takes them for."""
+"""Avro's types: the shape of a reader's schema, and whether writer and reader mean the same by a number."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _LOGICAL: Mapping[tuple[str, str], Shape] = {
     ("long", "local-timestamp-micros"): shapes.TIMESTAMP_NTZ,
     ("long", "local-timestamp-nanos"): shapes.TIMESTAMP_NTZ.by(lambda value: value // 1000),
 }
-"""What Spark has no type for stays what it is below its logical type, as in Spark's reader: time of day, mostly."""
+"""Shapes of logical types; others, mostly times of day, keep the type below: Spark has no type for them."""
 _DURATION = Struct(
     [Field(name, shapes.LONG) for name in ("months", "days", "milliseconds")],
     lambda value, name: int.from_bytes(
@@ -55,12 +55,12 @@ class Schema:
     named: Mapping[str, Any]
 
     def at(self, schema: Any) -> Any:
-        """What a part of it stands for, where it is a name."""
+        """The part that a name stands for; any other part as it is."""
         return self.named.get(schema, schema) if isinstance(schema, str) else schema
 
 
 def shape_of(schema: Schema, option: str) -> Shape:
-    """The shape of what is read with a schema.
+    """The shape of values that are read with a schema.
 
     Raises:
         AnalysisError: Spark has no type for a part of it.
@@ -147,7 +147,7 @@ class _Shapes:
         return Struct(members, lambda value, name: value if choose(value) == int(name[6:]) else None)
 
     def _check(self, branches: Sequence[Any]) -> None:
-        """Refuse a union of which no value says what it counts: days, and a plain long, say."""
+        """Refuse a union whose values do not tell its numbers apart, such as days and a plain long."""
         for kinds in _WIDENED:
             alike = [branch for branch in branches if _kind(branch) in kinds]
             if len(alike) > 1 and any(_meaning(branch) for branch in alike):
@@ -160,7 +160,7 @@ class _Shapes:
 
 
 class _Unwrapping(Shape):
-    """Values of a named type, which in unions come with its name."""
+    """Values of a named type; in unions they come with its name."""
 
     def __init__(self, shape: Shape) -> None:
         self._shape = shape
@@ -191,11 +191,11 @@ _PYTHON: Mapping[type, tuple[str, ...]] = {
     str: ("string", "enum"),
     list: ("array",),
 }
-"""Of which kind a value is in a union, the likeliest first."""
+"""The kinds of values in a union, the likeliest first."""
 
 
 class _Choice:
-    """Which branch of a union a value is of: one, or none."""
+    """The branch of a union that a value belongs to; None if there is none."""
 
     def __init__(self, branches: Sequence[Any]) -> None:
         self._kinds: dict[str, int] = {}
@@ -229,7 +229,7 @@ def _short(name: str) -> str:
 
 
 def complete(schema: Schema) -> None:
-    """Make of the defaults in a schema what reading them would have given: JSON has neither bytes nor names."""
+    """Convert the defaults in a schema to the values that reading gives: JSON has neither bytes nor names."""
     done: set[int] = set()
 
     def within(part: Any) -> None:
@@ -252,7 +252,7 @@ def complete(schema: Schema) -> None:
 
 
 def _read(schema: Schema, part: Any, default: Any) -> Any:
-    """A default as it would be if it had been read; as it is, if it is none of its type, which some writers' are."""
+    """A default as if it had been read; unchanged if it is not of its type, as with some writers."""
     part = schema.at(part)
     if isinstance(part, list) and default is not None:
         # It is one of the first branch.
@@ -284,7 +284,7 @@ def _read_within(schema: Schema, part: Mapping[str, Any], default: list[Any] | d
 
 
 def differences(writer: Schema, reader: Schema) -> Iterator[str]:
-    """Where numbers of a writer mean something else than a reader takes them for: no error would tell."""
+    """Where a writer means something else by a number than the reader: there would be no error."""
     yield from _differences(writer, writer.root, reader, reader.root, "value")
 
 
@@ -325,11 +325,11 @@ _PROMOTED: Mapping[str, tuple[str, ...]] = {
     "string": ("bytes",),
     "bytes": ("string",),
 }
-"""What Avro reads a type as, besides itself."""
+"""The other types that Avro may read a type as."""
 
 
 def _resolved(branch: Any, others: Sequence[Any]) -> Sequence[Any]:
-    """Those of a reader's branches that one of a writer's may be read as."""
+    """The branches of a reader as which one of a writer may be read."""
     kind = _kind(branch)
     same = [other for other in others if _kind(other) == kind]
     if kind in _NAMED:
@@ -343,7 +343,7 @@ def _resolved(branch: Any, others: Sequence[Any]) -> Sequence[Any]:
 
 
 def _like(branch: Any, other: Any) -> bool:
-    """Whether values of two branches look alike, if the writer had no union, so that no name comes with them."""
+    """Whether values of two branches look alike without their names, as from a writer without a union."""
     kind = _kind(branch)
     if kind not in _NAMED or _kind(other) != kind:
         return False
@@ -352,7 +352,7 @@ def _like(branch: Any, other: Any) -> bool:
 
 
 def _is_plain_bytes(part: Any) -> bool:
-    """Whether it takes a decimal as it was written: the way to read one that has more digits than Spark's have."""
+    """Whether a decimal is read as it was written, which allows more digits than Spark's decimals have."""
     return _kind(part) in ("bytes", "fixed") and _meaning(part) is None
 
 
@@ -365,11 +365,11 @@ def _is_decimal(part: Mapping[str, Any]) -> bool:
 
 
 def _meaning(part: Any) -> str | None:
-    """What the numbers of a type mean; None if they are plain ones, or no numbers."""
+    """The meaning of the numbers of a type; None if they are plain, or not numbers."""
     if not isinstance(part, dict):
         return None
     if _is_decimal(part):
-        return f"a decimal with {part.get('scale', 0)} digits behind the point"
+        return f"a decimal with {part.get('scale', 0)} decimal places"
     kind, logical = _kind(part), str(part.get("logicalType"))
     if (kind, logical) in _LOGICAL or (kind, logical) in _TIMES_OF_DAY:
         return logical

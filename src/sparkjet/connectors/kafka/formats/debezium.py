@@ -16,10 +16,10 @@ from sparkjet.connectors.kafka.formats.shapes import Field, Shape, Struct
 from sparkjet.errors import AnalysisError
 
 _SOURCE = ("connector", "name", "db", "schema", "table", "snapshot")
-"""What all connectors tell of where a row is from; null where one has none, such as a schema in MySQL."""
+"""The fields of ``source`` that all connectors write; null where one has none, such as a schema in MySQL."""
 _JSON = json.JSONDecoder(parse_float=Number)
 _WITHOUT_ROW = {"t", "m"}
-"""A table that was truncated, and a message in the log of PostgreSQL."""
+"""The operations of a truncated table and of a message in PostgreSQL's log, which have no row."""
 _BEGINS = ('{"schema":', '"payload":')
 
 
@@ -44,7 +44,7 @@ def envelope(before: Shape, after: Shape) -> Struct:
 
 
 def envelope_of(whole: Shape, option: str) -> Struct:
-    """The same of envelopes of Avro.
+    """The same for Avro envelopes.
 
     Args:
         whole: The shape of the reader's schema.
@@ -55,7 +55,9 @@ def envelope_of(whole: Shape, option: str) -> Struct:
     """
     rows = {each.name: each.shape for each in whole.parts()}
     if not {"op", "before", "after", "source"} <= rows.keys():
-        message = f"option: {option}=debezium-avro: the schema is none of an envelope, as it lacks op, before or after."
+        message = (
+            f"option: {option}=debezium-avro: the schema is not that of an envelope: it lacks op, before or after."
+        )
         raise AnalysisError(message)
     return envelope(rows["before"], rows["after"])
 
@@ -84,7 +86,7 @@ class DebeziumJsonDecoder(Decoder):
         self._scan = _JSON.raw_decode
 
     def decoded(self, message: bytes) -> Any:
-        """As above."""
+        """See :meth:`Decoder.decoded`."""
         try:
             text = message.decode()
             if self._prefix and text.startswith(self._prefix):
@@ -92,17 +94,17 @@ class DebeziumJsonDecoder(Decoder):
                 begins = len(text) - len(text[len(self._prefix) :].lstrip())
                 payload, end = self._scan(text, begins)
                 if text[end:].strip() != "}":
-                    raise MalformedError("it is no JSON: something comes behind the payload")
+                    raise MalformedError("it is not JSON: something follows the payload")
                 means: Callable[[Any], Any] = self._means
             else:
                 payload, means = self._parsed(text)
         except (UnicodeDecodeError, ValueError, RecursionError) as error:
-            text = f"it is no JSON: {error}"
+            text = f"it is not JSON: {error}"
             raise MalformedError(text) from None
         if payload is None:
             return None
         if not isinstance(payload, dict):
-            raise MalformedError("it is no row" if self._is_key else "it is no envelope")
+            raise MalformedError("it is not a row" if self._is_key else "it is not an envelope")
         if not self._is_key:
             _check(payload)
         try:
@@ -126,12 +128,12 @@ class DebeziumJsonDecoder(Decoder):
 
 
 def _check(payload: Mapping[str, Any]) -> None:
-    """Refuse what is no envelope, such as the row itself, which may have a column op."""
+    """Refuse anything but an envelope, such as the row itself, which may have a column op."""
     op = payload.get("op")
     if not isinstance(op, str):
-        raise MalformedError("it is no envelope: it has no op")
+        raise MalformedError("it is not an envelope: it has no op")
     if op not in _WITHOUT_ROW and not payload.keys() & {"before", "after"}:
-        raise MalformedError("it is no envelope: it has neither before nor after")
+        raise MalformedError("it is not an envelope: it has neither before nor after")
 
 
 def _unchanged(payload: Any) -> Any:

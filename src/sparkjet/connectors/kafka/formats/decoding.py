@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from sparkjet.connectors.kafka.formats.shapes import Shape
 
 _MISFITS = (pa.ArrowException, ValueError, TypeError, ArithmeticError, LookupError)
-"""What a shape raises if a value does not fit; of these one is found by looking at each by itself."""
+"""The errors of a shape if a value does not fit; each value is then tried separately."""
 _LONGEST = 500
 _MAGIC, _HEAD = 0, 5
 _NUMBERS = 2**31
-"""Numbers of schemas are Java's int, and above 0."""
+"""The number of a schema is an int of Java's, above 0."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class MalformedError(Exception):
 
 
 class Decoder(ABC):
-    """Decodes keys or values, in an executor; made anew for each task.
+    """Decodes keys or values, in an executor; made for each task.
 
     Attributes:
         shape: What comes of them.
@@ -94,7 +94,7 @@ class Decoder(ABC):
 
 @lru_cache(maxsize=1_000)
 def tell(text: str) -> None:
-    """Log what there is to know of a writer, once in a process: each task meets it again."""
+    """Log something about a writer, once per process: each task meets it again."""
     logger.warning("%s", text)
 
 
@@ -113,7 +113,7 @@ def number_of(message: bytes | None) -> int | None:
 
 
 def framed(message: bytes) -> tuple[int, bytes]:
-    """The number of the schema, and what comes behind it, of a message in Confluent's framing.
+    """The number of the schema, and the rest, of a message in Confluent's framing.
 
     >>> framed(bytes.fromhex("0000000007") + b"rest")
     (7, b'rest')

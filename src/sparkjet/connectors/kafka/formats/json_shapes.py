@@ -1,4 +1,4 @@
-"""JSON of Kafka Connect: the shape of columns that a user has declared, and what its schemas say that numbers mean."""
+"""JSON of Kafka Connect: the shape of the columns that a user has declared, and what numbers mean by its schemas."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ if TYPE_CHECKING:
 
 
 class Number(Decimal):
-    """A number with a point, digit by digit: a float has 17 of them, and a decimal up to 38."""
+    """A number with a decimal point, digit by digit: a float keeps 17 digits, a decimal up to 38."""
 
 
 class Micros(int):
-    """Microseconds since 1970: a number of which it is known what it counts.
+    """Microseconds since 1970: a number whose unit is known.
 
     Attributes:
-        written: The number or text that came: what a column is that is no timestamp, with a schema or without.
+        written: The number or text that arrived, for columns that are not timestamps.
     """
 
     written: Any
 
     def __new__(cls, count: int, written: Any) -> Self:
-        """As above."""
+        """A count, and the number or text that it came as."""
         made = super().__new__(cls, count)
         made.written = written
         return made
@@ -49,7 +49,7 @@ _MEANS: Mapping[str, Callable[[Any], Any]] = {
 
 
 def meaning_of(schema: Mapping[str, Any]) -> Callable[[Any], Any] | None:
-    """What makes of the values of a schema of Connect ones that say what they are; None where nothing is to be done."""
+    """A function that makes values of a Connect schema say what they mean; None if there is nothing to do."""
     inner = _meaning_of(schema)
     if inner is None:
         return None
@@ -110,7 +110,7 @@ def shape_of(kind: T.DataType, option: str) -> Shape:
 
 
 class _Checked(Shape):
-    """Values of a shape with parts, which must be of a type of Python."""
+    """Values of a shape with parts, which must have a certain Python type."""
 
     def __init__(self, expected: type, shape: Shape) -> None:
         self._expected, self._shape = expected, shape
@@ -123,7 +123,7 @@ class _Checked(Shape):
 def _of(expected: type, value: Any) -> Any:
     # A text has a length and items too, and true is a number.
     if type(value) is not expected:
-        message = f"{value!r} is no {expected.__name__}"
+        message = f"{value!r} is not of type {expected.__name__}"
         raise ValueError(message)
     return value
 
@@ -147,7 +147,7 @@ def _decimal(value: Any) -> Decimal:
         return Decimal(value if type(value) is int else _of(str, value))
     except ArithmeticError as error:
         hint = "without its schema, a decimal must be a number or its text: decimal.handling.mode=string"
-        message = f"{value!r} is no decimal; {hint}"
+        message = f"{value!r} is not a decimal; {hint}"
         raise ValueError(message) from error
 
 
@@ -156,7 +156,7 @@ def _moment(value: Any) -> int:
         return value
     if type(value) is not str:
         hint = "without its schema nothing says what it counts: declare bigint"
-        message = f"{value!r} is no timestamp; {hint}"
+        message = f"{value!r} is not a timestamp; {hint}"
         raise ValueError(message)
     return zoned(value if value[10:] and ("Z" in value or "+" in value or "-" in value[10:]) else f"{value}Z")
 

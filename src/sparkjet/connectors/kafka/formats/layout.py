@@ -1,4 +1,4 @@
-"""The layout of decoded records: their columns, as of ``load()``, and how a task makes them of messages."""
+"""The layout of decoded records: their columns, as of ``load()``, and how a task builds them from messages."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class Layout:
         return T.StructType([T.StructField(name, each) for name, each in types.items() if isinstance(each, T.DataType)])
 
     def decoders(self, schema: T.StructType) -> Decoders:
-        """What decodes in a task.
+        """The decoders of a task.
 
         Args:
             schema: The columns, as Spark has read them.
@@ -197,7 +197,7 @@ class Decoders:
 def _told(
     wrong: Mapping[int, Sequence[tuple[str, Malformed]]], keys: Sequence[bytes | None], values: Sequence[bytes | None]
 ) -> pa.Array:
-    """The column that tells of malformed records, with their bytes."""
+    """The column for malformed records, with their bytes."""
     told: list[dict[str, Any] | None] = [None] * len(values)
     for position, some in wrong.items():
         number = next((malformed.schema for _, malformed in some if malformed.schema is not None), None)
@@ -233,5 +233,5 @@ def _undecoded(message: Any, told: tuple[str, Malformed]) -> SourceError:
     return SourceError(
         f"sparkjet-kafka: the record of {message.topic()}-{message.partition()} at {message.offset()} has a {part} "
         f'that cannot be decoded{number}: {malformed.message}. With option("{MODE.name}", "{PERMISSIVE.upper()}") it '
-        "comes with a column malformed, and behind divert(errors=True) it goes to the dead letters."
+        "comes with a column malformed, and after divert(errors=True) it goes to the dead letters."
     )

@@ -1,4 +1,4 @@
-"""The column that tells of a record which cannot be decoded, where the query goes on."""
+"""The column for records that cannot be decoded, with which the query goes on."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
 
 MALFORMED = "malformed"
-"""Name of the column; null in a record that is whole."""
+"""Name of the column; null in a record that could be decoded."""
 KEY, VALUE, SCHEMA_ID, MESSAGE = "key", "value", "schemaId", "message"
 TYPE = T.StructType(
     [
@@ -30,6 +30,6 @@ def tells(schema: T.StructType) -> bool:
 
 
 def whole() -> Column:
-    """A condition that raises for a malformed record, so that behind ``divert`` it is a dead letter."""
+    """A condition that raises for a malformed record, so that it is a dead letter after ``divert``."""
     told = F.coalesce(F.col(f"{MALFORMED}.{MESSAGE}"), F.lit(MALFORMED))
     return F.when(F.col(MALFORMED).isNull(), F.lit(True)).otherwise(F.raise_error(told).cast("boolean"))

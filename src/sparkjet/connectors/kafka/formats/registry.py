@@ -1,4 +1,4 @@
-"""A schema registry: its schemas by number or by subject, in the protocol of Confluent's, which others speak too."""
+"""A schema registry: its schemas by number or by subject, in Confluent's protocol, which others speak too."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Registered:
         text: The schema.
         kind: AVRO, PROTOBUF or JSON.
         number: Its number.
-        references: Schemas that it names, by the names that it has for them, those that need others behind these.
+        references: Schemas that it names, by the names that it has for them, each after those that it needs.
     """
 
     text: str
@@ -57,7 +57,7 @@ class Registry:
     Attributes:
         url: Its address.
         patience: Seconds to wait for it.
-        username: The user, with a password; never shown, as those behind it.
+        username: The user, with a password; never shown, nor are the fields after it.
         password: The password.
         token: A bearer's token instead.
         ca_file: PEM file of the authorities to trust; empty for the system's.
@@ -142,8 +142,8 @@ class Registry:
             except (OSError, http.client.HTTPException) as error:
                 wrong = str(error) or type(error).__name__
             except ValueError:
-                # Not its JSON: a proxy before it has an error of its own, say.
-                wrong = "its answer is no JSON"
+                # Not its JSON: a proxy before it has its own error, say.
+                wrong = "its answer is not JSON"
             if time.monotonic() > deadline:
                 hint = f"Waited for {self.patience:g} seconds (kafkaConsumer.pollTimeoutMs)"
                 raise self._away(path, f"{wrong}. {hint}")

@@ -1,4 +1,4 @@
-"""The columns of a row as DDL: what is none is refused in the words of its option.
+"""The columns of a row as DDL: anything else is refused in terms of its option.
 
 Only Spark's JVM reads DDL, and it gets that of a whole envelope: its error names neither the option nor the columns.
 """
@@ -30,7 +30,7 @@ _FURTHER = {
     "interval": {"year", "month", "day", "hour", "minute", "second", "to"},
     "timestamp": {"with", "without", "local", "time", "zone"},
 }
-"""What else a type may be of."""
+"""Words that may follow a type."""
 _TYPES = {*_SIMPLE, *_SIZES, *_NESTED, "interval"}
 _DIGITS = 38
 
@@ -62,7 +62,7 @@ class _Parser:
         self._next = next(self._tokens)
 
     def columns(self, end: str) -> None:
-        """Columns, and what comes behind them."""
+        """Columns, and what follows them."""
         while True:
             name = self._name()
             if self._next == ":":
@@ -81,14 +81,14 @@ class _Parser:
     def _name(self) -> str:
         token = self._take()
         if token[:1] != "`" and (not token.replace("_", "a").isalnum() or token.isdecimal()):
-            message = f"{token!r} is no name of a column" if token else "a column is missing at its end"
+            message = f"{token!r} is not the name of a column" if token else "a column is missing at its end"
             raise ValueError(message)
         return token
 
     def _type(self) -> None:
         kind = self._take().lower()
         if kind not in _TYPES:
-            message = f"{kind!r} is no type; {nearest(kind, sorted(_TYPES))}"
+            message = f"{kind!r} is not a type; {nearest(kind, sorted(_TYPES))}"
             raise ValueError(message)
         if kind == "struct":
             self._take("<")
@@ -127,7 +127,7 @@ class _Parser:
     def _number(self, kind: str) -> int:
         token = self._take()
         if not token.isdecimal():
-            message = f"{token!r} is no size of {kind}"
+            message = f"{token!r} is not a size of {kind}"
             raise ValueError(message)
         return int(token)
 
@@ -135,12 +135,12 @@ class _Parser:
         if self._next.lower() == "not":
             self._take()
             if self._take().lower() != "null":
-                message = "NULL is missing behind NOT"
+                message = "NULL is missing after NOT"
                 raise ValueError(message)
         if self._next.lower() == "comment":
             self._take()
             if self._take()[:1] not in {"'", '"'}:
-                message = "a text is missing behind COMMENT"
+                message = "a text is missing after COMMENT"
                 raise ValueError(message)
 
     def _take(self, wanted: str | None = None) -> str:

@@ -1,4 +1,4 @@
-"""What numbers and texts mean by Kafka Connect and Debezium, which name types in schemas of Avro and JSON alike."""
+"""The meaning of numbers and texts in Kafka Connect and Debezium, which name types in Avro and JSON schemas alike."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def zoned(value: str) -> int:
 
 
 def day(value: str) -> int:
-    """Days since 1970 of a date as text; Debezium writes a zone behind it, which says nothing.
+    """Days since 1970 of a date as text; Debezium writes a zone after it, which means nothing.
 
     >>> day("1970-01-02Z"), day("1970-01-02")
     (1, 1)
@@ -45,7 +45,7 @@ def day(value: str) -> int:
 
 MILLISECONDS = shapes.TIMESTAMP.by(lambda value: value * 1_000)
 NANOSECONDS = shapes.TIMESTAMP.by(lambda value: value // 1_000)
-"""Spark counts microseconds: what is below is cut off."""
+"""Spark counts microseconds: smaller digits are cut off."""
 _NAMES: Mapping[str, Shape] = {
     "io.debezium.time.Date": shapes.DATE,
     "org.apache.kafka.connect.data.Date": shapes.DATE,
@@ -61,7 +61,7 @@ _NAMES: Mapping[str, Shape] = {
 
 
 def connect_name(part: Mapping[str, Any]) -> str | None:
-    """What Connect or Debezium call the meaning of a type, if any."""
+    """The name that Connect or Debezium give to the meaning of a type, if any."""
     name = part.get("connect.name") or part.get("name")
     return name if isinstance(name, str) and name.startswith(_PREFIXES) else None
 
@@ -77,7 +77,7 @@ def of_connect_record(part: Mapping[str, Any]) -> Shape | None:
 
 
 def variable_decimal(value: Mapping[str, Any]) -> str:
-    r"""A decimal of which each value has a scale of its own, as text: no type of Spark holds all.
+    r"""A decimal whose values have different scales, as text: no type of Spark holds them all.
 
     >>> variable_decimal({"scale": 2, "value": b"\x30\x39"})
     '123.45'

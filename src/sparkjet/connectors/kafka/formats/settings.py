@@ -48,7 +48,7 @@ _TAKEN = {
     BINARY: (),
 }
 _NEEDED = {AVRO: ("fastavro", "avro"), DEBEZIUM_AVRO: ("fastavro", "avro"), PROTOBUF: ("google.protobuf", "protobuf")}
-"""What each format imports, and the extra that installs it."""
+"""The package that each format imports, and the extra that installs it."""
 _LATEST = "latest"
 
 
@@ -181,14 +181,14 @@ def _part(options: Options, prefix: str, topics: Sequence[str], registry: Regist
     chosen = options[of(FORMAT)]
     for option in (SCHEMA, SUBJECT, VERSION, DESCRIPTOR, MESSAGE):
         if of(option) in options and option not in _TAKEN[chosen]:
-            message = f'option: {prefix}{option.name} says nothing with option("{prefix}{FORMAT.name}", "{chosen}").'
+            message = f'option: {prefix}{option.name} has no effect with option("{prefix}{FORMAT.name}", "{chosen}").'
             raise AnalysisError(message)
     if chosen == BINARY:
         return None
     own = [option for option in (SCHEMA, DESCRIPTOR) if of(option) in options]
     named = [option for option in (SUBJECT, VERSION) if of(option) in options]
     if own and named:
-        message = f"option: {prefix}{named[0].name} says nothing beside {prefix}{own[0].name}; leave one of them out."
+        message = f"option: {prefix}{named[0].name} has no effect beside {prefix}{own[0].name}; leave one of them out."
         raise AnalysisError(message)
     package, extra = _NEEDED.get(chosen, ("json", ""))
     if not has_package(package):

@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyspark.sql import types as T
 
 _EXACT = Context(prec=200)
-"""Python's own context would round what has more than 28 digits."""
+"""Python's default context rounds to 28 digits."""
 _UTC = pa.timestamp("us", tz="UTC")
 
 
@@ -53,14 +53,14 @@ class Scalar(Shape):
     Args:
         spark: The type of the column.
         arrow: The same in Arrow.
-        convert: What makes of a decoded value one that Arrow takes.
+        convert: Converts a decoded value to one that Arrow takes.
     """
 
     def __init__(self, spark: T.DataType, arrow: pa.DataType, convert: Callable[[Any], Any] | None = None) -> None:
         self.spark, self.arrow, self._convert = spark, arrow, convert
 
     def array(self, values: Sequence[Any]) -> pa.Array:
-        """As above."""
+        """See :meth:`Shape.array`."""
         convert = self._convert
         if convert is not None:
             values = [None if value is None else convert(value) for value in values]
@@ -86,11 +86,11 @@ class Struct(Shape):
         self.arrow = pa.struct(self._arrow_fields)
 
     def parts(self) -> Sequence[Field]:
-        """As above."""
+        """See :meth:`Shape.parts`."""
         return self.fields
 
     def array(self, values: Sequence[Any]) -> pa.Array:
-        """As above."""
+        """See :meth:`Shape.array`."""
         get = self._get
         columns = [
             shape.array([None if value is None else get(value, name) for value in values])
@@ -109,7 +109,7 @@ class Array(Shape):
         self.arrow = pa.list_(pa.field("element", element.arrow))
 
     def array(self, values: Sequence[Any]) -> pa.Array:
-        """As above."""
+        """See :meth:`Shape.array`."""
         flat = self._element.array([each for value in values if value is not None for each in value])
         return pa.ListArray.from_arrays(_offsets(values), flat, type=self.arrow)
 
@@ -123,7 +123,7 @@ class Map(Shape):
         self.arrow = pa.map_(key.arrow, value.arrow)
 
     def array(self, values: Sequence[Any]) -> pa.Array:
-        """As above."""
+        """See :meth:`Shape.array`."""
         known = [value for value in values if value is not None]
         keys = self._key.array([key for value in known for key in value])
         items = self._value.array([item for value in known for item in value.values()])
@@ -164,4 +164,4 @@ DATE = Scalar(T.DateType(), pa.date32())
 TIMESTAMP = Scalar(T.TimestampType(), _UTC)
 """Given as microseconds since 1970."""
 TIMESTAMP_NTZ = Scalar(T.TimestampNTZType(), pa.timestamp("us"))
-"""Given as microseconds since 1970 on the clock of the place."""
+"""Given as microseconds since 1970 on the local clock."""
