@@ -1,4 +1,4 @@
-"""What executors hold: compared before and after, as other tests of the session leave something too."""
+"""The data that executors hold: compared before and after, as other tests of the session leave some, too."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ NOON = 1_700_000_000 * SECOND
 
 
 def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """What was logged since the last look."""
+    """The lines that were logged since the last call."""
     messages = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     caplog.clear()
     return messages

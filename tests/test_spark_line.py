@@ -1,4 +1,4 @@
-"""What differs between the lines of Spark in Python."""
+"""Differences between the lines of Spark in Python."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What cannot be computed is refused before a query starts, with the way out."""
+"""Aggregates that cannot be computed are refused before a query starts, with the way out."""
 
 from __future__ import annotations
 

@@ -184,7 +184,7 @@ def test_random_compositions_are_sparks(rows: DataFrame, expressions: list[str])
 
 
 def resolved(rows: DataFrame, *expressions: Column | Any) -> tuple[list[str], list[str]]:
-    """What each aggregate computes, and the names of the result columns."""
+    """The SQL of each aggregate, and the names of the result columns."""
     aggregates, columns = resolved_aggregates(expressions, Inputs(rows, F.col("t")), [F.col("g")])
     return [each.computes for each in aggregates], [each.name for each in columns]
 

@@ -35,7 +35,7 @@ UTC = dt.timezone.utc
 
 
 class KilledError(Exception):
-    """What a listener raises where a driver is to end."""
+    """Raised by a listener where a driver is to end."""
 
 
 def events(spark: SparkSession, part: int, first: int, last: int) -> DataFrame:
@@ -77,7 +77,7 @@ class Case:
         return writer.option("checkpointLocation", self.home / "query").option("closeWindowsAtEnd", True)
 
     def expected(self, rows: DataFrame) -> Counter[Any]:
-        """What Spark's batch makes of all rows."""
+        """The result of Spark's batch over all rows."""
         found = rows.groupBy(F.window("ts", "1 minute", "20 seconds"), "part")
         summed = found.agg(F.sum("v").alias("v"), F.count("*").alias("n"))
         return Counter(summed.select("window.start", "part", "v", "n").collect())
@@ -553,7 +553,7 @@ def test_the_table_is_read_that_the_query_has_begun_with(spark: SparkSession, tm
     for place in ("query", "out"):
         shutil.rmtree(tmp_path / place)
         shutil.copytree(tmp_path / "copy" / place, tmp_path / place)
-    # Made anew by another query, whose epochs have the same numbers.
+    # Recreated by another query, whose epochs have the same numbers.
     case.archive(p0=350, p1=300)
     with pytest.raises(sj.RecoveryError, match=r"version .* of .*archive, which .* no longer be read: .* nothing"):
         case.kept(case.both()).start()

@@ -56,7 +56,7 @@ METHODS: dict[str, Callable[[sj.StreamingQuery], object]] = {
     "stop": lambda query: query.stop(),
 }
 REFUSED = {"awaitTermination", "processAllAvailable", "retireSubstream"}
-"""What would wait for the caller."""
+"""Methods that would wait for the caller."""
 
 
 def called(query: sj.StreamingQuery, method: str) -> str:
@@ -86,11 +86,11 @@ class Caller:
 
     query: sj.StreamingQuery | None = None
     methods: tuple[str, ...] = ()
-    """What to call, once for each place."""
+    """The methods to call, once for each place."""
     stopping: bool = False
     """Whether to stop it everywhere in the next epoch."""
     found: dict[tuple[str, str], str] = field(default_factory=dict)
-    """How it ended, by place and method."""
+    """How the calls ended, by place and method."""
     threads: list[threading.Thread] = field(default_factory=list)
     alone: set[str] = field(default_factory=set)
     """Places where a function found no active session."""

@@ -1,4 +1,4 @@
-"""What belongs to Spark Connect is refused by name at every entry; which entries there are, the signatures tell."""
+"""Objects of Spark Connect are refused by name at every entry; the entries are found by their signatures."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def records(home: Path) -> dict[int, Record]:
 
 
 def course(home: Path) -> dict[int, Any]:
-    """What must be the same of each epoch: the clock, the batch, and what has become of watermarks and state."""
+    """The parts of each epoch that must be the same: clock, batch, watermarks and state."""
     return {
         epoch: (
             *(record.kind, record.clock, None if record.spark is None else record.spark.batch, record.watermarks),

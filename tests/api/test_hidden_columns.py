@@ -1,4 +1,4 @@
-"""What Spark would take from hidden columns and from the reading task: ``*`` in every place, metadata, file names."""
+"""Values that Spark takes from hidden columns and the reading task: ``*`` in every place, metadata, file names."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class TeeThatHasEnded(io.StringIO):
 
 @pytest.fixture
 def shown(monkeypatch: pytest.MonkeyPatch) -> list[object]:
-    """What is left to the hook that was there before."""
+    """The errors that are left to the previous hook."""
     found: list[object] = []
     monkeypatch.setattr(sys, "excepthook", lambda _, error, __: found.append(error))
     monkeypatch.setattr(interrupts, "_only_errors", lambda: None)

@@ -1,4 +1,4 @@
-"""What Spark runs, and this: the results of Spark's batch, in one batch, in many, and after restarts."""
+"""Queries that Spark runs, too: the results are those of Spark's batch, in one batch, in many, and after restarts."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ def run(spark: SparkSession, feed: Feed, home: str, out: str, dies: int | None =
 
 
 def twice(spark: SparkSession, feed: Feed, home: str, out: str) -> tuple[Results, Results, list[int]]:
-    """What two runs over a growing feed deliver, and what the files have in the end, also those of late rows.
+    """The deliveries of two runs over a growing feed, and the final content of the files, also those of late rows.
 
     The driver of the first dies, and the second is on another machine.
     """
@@ -97,7 +97,7 @@ def twice(spark: SparkSession, feed: Feed, home: str, out: str) -> tuple[Results
 
 
 def closed() -> Results:
-    """What windows have of the rows of `twice` that are not late, up to the watermark."""
+    """The windows up to the watermark, of the rows of `twice` that are not late."""
     given = [(0, "a", 1), (3, "a", 1), (7, "a", 1), (4, None, 5), (12, "a", 2), (18, "a", 2), (14, "b", 7)]
     given += [(21, "b", 3), (26, "b", 3), (40, "b", 3), (60, "a", 4)]
     found: dict[tuple[int, str | None], list[int]] = defaultdict(list)

@@ -1,4 +1,4 @@
-"""What people print says what it is."""
+"""Objects that users print say what they are."""
 
 from __future__ import annotations
 

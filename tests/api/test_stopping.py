@@ -45,7 +45,7 @@ def feed(tmp_path: Path) -> Feed:
 
 @pytest.fixture
 def terminated(spark: SparkSession) -> Iterator[Callable[[], None]]:
-    """What the last line of a job does: wait for the end of a query, which raises what Spark says it failed with."""
+    """The last line of a job: wait for the end of a query, which raises the error that Spark says it failed with."""
 
     def wait() -> None:
         assert spark.streams.awaitAnyTermination(int(PATIENCE))
@@ -213,7 +213,7 @@ def test_an_epoch_that_fails_after_sparks_query_has_is_reported_with_it(
 
 
 class BrokenError(Exception):
-    """What a function of the user fails with."""
+    """The error of a user's function."""
 
 
 @pytest.mark.parametrize("overlap", [pytest.param(False, marks=pytest.mark.long), True])

@@ -1,4 +1,4 @@
-"""What a type checker sees: misspelt names, and the examples of the pages."""
+"""Errors that a type checker finds: in misspelt names, and none in the examples of the pages."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ ignore_missing_imports = true
 PROVIDED = "; ".join(
     ["from pyspark.sql import SparkSession", "spark: SparkSession", *(f"{name}: str" for name in SERVERS)]
 )
-"""What a page is run with."""
+"""The names that a page is run with."""
 ASSUMED = (
     "from pyspark.sql import DataFrame, functions as F; import sparkjet as sj; from sparkjet import functions as J; "
     "from sparkjet.api.grouped import GroupedStream; readings: DataFrame; stream: sj.Stream; windows: GroupedStream"
 )
-"""What the examples that are not run are about."""
+"""The names that examples which are not run assume."""
 MISSPELT = """
 import sparkjet as sj
 from pyspark.sql import functions as F
@@ -89,7 +89,7 @@ def module(page: Path, kind: str) -> str:
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
-    """What mypy reports of each page and of the misspelt names, by file; one run for all."""
+    """mypy's errors in each page and in the misspelt names, by file; one run for all."""
     place = tmp_path_factory.mktemp("types")
     (place / "mypy.ini").write_text(CONFIGURATION)
     (place / "misspelt.py").write_text(MISSPELT.lstrip())

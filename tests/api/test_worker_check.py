@@ -1,4 +1,4 @@
-"""What the executors' Python lacks is said before the start; a cluster is in `cluster/test_packaging.py`."""
+"""Packages that the executors' Python lacks are named before the start; a cluster is in `cluster/test_packaging.py`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What runs, how long, and with how much memory."""
+"""Which programs run, how long, and with how much memory."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ WRONG: dict[str, Case] = {
     "nobody listens at ::1": (Places.six, 1, "does not answer"),
     "somebody else listens": (Places.silent, 1, "does not answer"),
 }
-"""What is refused wherever a member is named."""
+"""Addresses that are refused wherever a member is named."""
 LONG = {"no name", "nobody listens", "nobody listens at 127.0.0.2", "nobody listens at ::1", "somebody else listens"}
 """Who joins waits for half a minute for a member that does not answer: it may be starting as well."""
 COMMANDS: dict[str, tuple[str, Callable[[str], list[str]], dict[str, Case]]] = {
@@ -182,7 +182,7 @@ def test_every_command_is_tried() -> None:
 def test_how_it_ends(
     command: str, name: str, places: Places, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Otherwise the process of this test would begin anew.
+    # Otherwise the process of this test would be restarted.
     monkeypatch.setenv("MALLOC_ARENA_MAX", "1")
     option, arguments, of_command = COMMANDS[command]
     place, status, told = of_command[name]

@@ -1,4 +1,4 @@
-"""What ``grid status`` prints."""
+"""The output of ``grid status``."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_the_report_says_how_many_members_may_be_lost_and_what_limits_it() -> No
 
 
 def told_of(found: dict[str, Status | GridError]) -> str:
-    """What is said of further losses."""
+    """The line about further losses."""
     [told] = [line for line in report(found) if "may be lost" in line]
     return told
 

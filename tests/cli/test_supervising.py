@@ -29,7 +29,7 @@ if len(sys.argv) > 3:
 
 
 def program(place: Path, failures: int, *arguments: str) -> list[str]:
-    """Fails so many times, and then ends well, or waits for SIGTERM."""
+    """Fails the given number of times, and then ends well, or waits for SIGTERM."""
     return [sys.executable, "-c", NOTING, str(place), str(failures), *arguments]
 
 

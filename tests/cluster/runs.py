@@ -168,7 +168,7 @@ class Run:
 
     @property
     def log(self) -> str:
-        """What the drivers have logged."""
+        """The drivers' logs."""
         return self._log.read_text(errors="replace")
 
     @property

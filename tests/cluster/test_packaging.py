@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 SITE = Path(SPARK_HOME).parent
 CLIENTS = ("confluent_kafka", "confluent_kafka.libs", "pyarrow", "pyarrow.libs")
-"""What contains C libraries, and is sent in an archive."""
+"""Packages that contain C libraries, and are sent in an archive."""
 IN_GRIDS = ("pyarrow", "pyarrow.libs", "msgspec", "tenacity", "typing_extensions.py", "xxhash")
-"""What tasks need that write to a grid."""
+"""Packages that tasks need which write to a grid."""
 DRIVERS = (*CLIENTS, "msgspec", "tenacity", "typing_extensions.py")
-"""What the driver has as well: sparkjet's dependencies, not sparkjet."""
+"""Packages that the driver has as well: sparkjet's dependencies, not sparkjet."""
 GRID_DRIVERS = (*DRIVERS, "xxhash", "pandas", "pandas.libs", "numpy", "numpy.libs", "dateutil", "pytz", "six.py")
 """PySpark needs pandas wherever it sends functions that take Arrow."""
 RECORDS = 40
@@ -61,7 +61,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="module")
 def both(wheel: str, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """What one with a grid needs."""
+    """The packages that one with a grid needs."""
     return f"{wheel},{built(GRID, tmp_path_factory.mktemp('grid-wheel'))}"
 
 

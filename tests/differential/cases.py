@@ -164,7 +164,7 @@ class Try:
 
 @dataclass(frozen=True)
 class Diverting:
-    """What comes after ``divert``: before the watermark or after it."""
+    """The steps after ``divert``: before the watermark or after it."""
 
     tries: tuple[Try, ...]
     early: bool = False
@@ -200,11 +200,11 @@ class Case:
     home: str = "path"
     """Where its snapshots are: in a ``path`` or a ``grid``."""
     start: int = 0
-    """What the clock says at first, in microseconds."""
+    """The clock's first time, in microseconds."""
     early: bool = False
     """Whether windows are emitted before they are final."""
     diverting: Diverting | None = None
-    """What raises for some rows, whose dead letters are one more result."""
+    """Steps that raise for some rows, whose dead letters are one more result."""
 
     @property
     def results(self) -> int:
@@ -212,7 +212,7 @@ class Case:
         return len(self.branches) + (self.diverting is not None)
 
     def operators(self) -> list[str]:
-        """What the query has, for the coverage."""
+        """The query's features, for the coverage."""
         steps = [step for branch in self.branches for step in branch] + [s for i in self.inputs for s in i.before]
         found = [step.operator for step in steps] + ([self.meet.operator] if self.meet else [])
         found += ["several results"] if len(self.branches) > 1 else []

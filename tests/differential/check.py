@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Difference:
-    """What is not as it should be."""
+    """The differences from the expected result."""
 
     kind: str
     """The same after shrinking: ``rows``, ``schema``, ``late``, or an error and its message's beginning."""

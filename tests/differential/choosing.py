@@ -18,13 +18,13 @@ SEEDS = 6000
 
 
 def planned(case: Case) -> int:
-    """How many steps Spark plans for it: each step anew in each epoch, and in each that is run again."""
+    """How many steps Spark plans for it: each step in each epoch, and once more in each that is run again."""
     steps = max(1, sum(map(len, case.branches)))
     return steps * (len(case.epochs) + sum(bool(epoch.then) for epoch in case.epochs))
 
 
 def shown(case: Case) -> frozenset[str]:
-    """What of :data:`WANTED` it shows: an operator in several epochs, unless it is that there is only one."""
+    """The part of :data:`WANTED` that it shows; operators only over several epochs, but for that of a single epoch."""
     once = len(case.epochs) == 1 or case.through == "batch"
     operators = {name for name in case.operators() if not once or name == "in one batch"}
     merged = {MERGED} if len(case.epochs) >= MANY and not once else set()

@@ -89,20 +89,20 @@ BY_TIME = {
     "first_known": "min_by({c}, struct({t}, {c})) FILTER (WHERE {c} IS NOT NULL)",
     "last_known": "max_by({c}, struct({t}, {c})) FILTER (WHERE {c} IS NOT NULL)",
 }
-"""What goes by event time, where Spark's batch goes by the order of arrival."""
+"""Aggregates that go by event time, where Spark's batch goes by the order of arrival."""
 
 SORTED = {"listagg_distinct": "listagg(DISTINCT {c}, '|') WITHIN GROUP (ORDER BY {c})"}
-"""What sparkjet sorts by itself."""
+"""Aggregates whose values sparkjet sorts."""
 
 FUNCTIONS = tuple(_OF)
 _OFTEN = (*TYPES, *(each for each in TYPES if "collated" in each.traits))
 """Values that are equal though they are not the same are worth more trials."""
 _RAISING = " - 1"
-"""What an argument has that may raise, as far as Spark knows."""
+"""Makes an argument one that may raise, as far as Spark knows."""
 
 
 def traits(column: str, ddl: str | None) -> frozenset[str]:
-    """What can be done with a column."""
+    """The traits of a column: what can be done with it."""
     if column.startswith("n"):
         return frozenset({"key", "order", "number", "exact", "integral", "small"})
     if ddl in TYPE:

@@ -1,4 +1,4 @@
-"""What the cases have had in them, so that thin corners can be seen."""
+"""Counts what the cases contained, so that thin corners can be seen."""
 
 from __future__ import annotations
 

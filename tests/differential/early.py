@@ -14,7 +14,7 @@ Changes = dict[Row, list[Row]]
 
 
 def differences(epochs: Sequence[Sequence[Any]], wanted: Expected, keys: int, *, marked: bool) -> list[str]:
-    """What is not as it should be, in lines.
+    """The differences from the expected windows, as lines.
 
     Args:
         epochs: What was emitted, as texts.

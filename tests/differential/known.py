@@ -27,4 +27,4 @@ KNOWN = {
     ),
     "keys of dropDuplicatesWithinWatermark are not forgotten": "in a batch none is; tests/stateful has the rule",
 }
-"""What is left out of the comparison, and why."""
+"""Cases that are left out of the comparison, and why."""

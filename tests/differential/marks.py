@@ -11,7 +11,7 @@ NEVER = -(1 << 63)
 
 @dataclass(frozen=True)
 class Mark:
-    """What a stream is told of its event time; all times in microseconds.
+    """A stream's settings of event time; all times in microseconds.
 
     Attributes:
         lag: How far it is behind the highest event time; of the policy that ignores events, behind the clock.
@@ -50,7 +50,7 @@ class Mark:
         return self.policy != "lag" or {self.idle, self.gone, self.discover} != {None}
 
     def operators(self) -> list[str]:
-        """What it has, for the coverage."""
+        """Its features, for the coverage."""
         found = [f"policy {self.policy}", f"throttle {self.throttle}"]
         timeouts = {"idleTimeout": self.idle, "substreamTimeout": self.gone, "discover": self.discover}
         return found + [name for name, value in timeouts.items() if value is not None]
@@ -88,7 +88,7 @@ class Part:
     """When it was last looked at."""
     idle: bool = False
     own: int = NEVER
-    """What its policy says, which counts while it is not idle."""
+    """Its policy's watermark, which counts while it is not idle."""
 
 
 @dataclass
@@ -117,7 +117,7 @@ class Tracked:
                 self.parts.setdefault(name, Part(now))
 
     def resume(self, now: int) -> None:
-        """The query starts again: silence counts anew, and so does a lull."""
+        """The query starts again: silence counts from zero again, and so does a lull."""
         for part in self.parts.values():
             part.since = now
 

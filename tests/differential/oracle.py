@@ -1,4 +1,4 @@
-"""What must come out: Spark's batch over the rows that are not late."""
+"""The expected results: Spark's batch over the rows that are not late."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Records = Sequence[Sequence[Any]]
 
 @dataclass
 class Expected:
-    """What one result must be."""
+    """The expectation of one result."""
 
     schema: StructType
     epochs: list[Counter[Row]] = field(default_factory=list)
@@ -53,7 +53,7 @@ class Oracle:
         self._answer: list[Callable[[list[Row]], None]] = []
 
     def expected(self) -> list[Expected]:
-        """What the results must be."""
+        """The expected results."""
         found = [self._expected(number) for number in range(self._case.results)]
         answers: list[list[Row]] = [[] for _ in self._asked]
         if self._asked:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Found:
-    """What came of one result."""
+    """The outcome of one result."""
 
     schema: StructType | None
     epochs: Sequence[Sequence[Any]]
@@ -55,7 +55,7 @@ class TextSink(CollectingSink):
         return super().prepare(texts(rows), transaction)
 
     def found(self) -> Found:
-        """What it has, epoch by epoch."""
+        """Its rows, epoch by epoch."""
         return Found(self.schema, [rows for _, rows in sorted(self.committed.items())])
 
 
@@ -74,7 +74,7 @@ class Collected:
         """A run has ended."""
 
     def found(self) -> Found | None:
-        """What has come in all runs; None where nothing can be read."""
+        """The rows of all runs; None if nothing can be read."""
         return self.sink.found()
 
 
@@ -112,7 +112,7 @@ class Function(Collected):
 
 
 class View(Collected):
-    """A view in memory, which each run begins anew."""
+    """A view in memory, which each run begins from scratch."""
 
     def __init__(self, home: Path) -> None:
         """Nothing has come."""

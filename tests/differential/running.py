@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a query."""
+    """The outcome of a query."""
 
     results: list[Found | None]
     late: int | None = None

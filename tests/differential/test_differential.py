@@ -60,7 +60,7 @@ def test_few_cheap_seeds_reach_every_type_and_every_operator() -> None:
 
 
 def test_texts_with_a_collation_stay_what_they_are(spark: SparkSession) -> None:
-    """What is kept of one is not what comes in its place."""
+    """The text that is kept must not be replaced by another that is equal to it."""
     least = 'F.expr("min_by(c0, struct(n, c0))")'
     stream = '.join(labels(), "n", "left").groupBy().agg({parts})'
     step = Step("rolling", stream, parts=(Part("least", least, least, "string"),))

@@ -48,7 +48,7 @@ def test_a_random_query_is_replayed_to_the_same(spark: SparkSession, tmp_path: P
 
 
 def _difference(live: sj.Fork, fork: sj.Fork, *, repeats: bool) -> sj.Diff | None:
-    """What they differ in; where each start repeats early rows of open windows, but for how often a row is there."""
+    """Their difference; if each start repeats early rows of open windows, regardless of how often a row is there."""
     try:
         found = sj.diff(live, fork)
     except AnalysisError as error:

@@ -24,7 +24,7 @@ class Trials:
         self.failed = 0
 
     def run(self, seed: int, *, shrink: float) -> str | None:
-        """What differs for a seed and the script that shows it; None where nothing does."""
+        """The differences for a seed, and the script that shows them; None if there are none."""
         case = random_case(seed)
         try:
             found = difference(self.spark, case)

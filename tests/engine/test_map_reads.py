@@ -37,7 +37,7 @@ class Opened:
 
 
 class Reader:
-    """The options of a read that takes the place of another one."""
+    """Collects the options of a read that takes the place of another one."""
 
     def __init__(self) -> None:
         self.found: dict[str, str] = {}

@@ -65,7 +65,7 @@ def test_what_is_done_at_once_says_nothing() -> None:
 
 
 class ToLog:
-    """Replacements of standard error with which programs log everything."""
+    """A replacement of standard error, with which programs log everything."""
 
     def write(self, text: str) -> None: ...
 

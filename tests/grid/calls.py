@@ -45,7 +45,7 @@ class CalledProcess:
         self.kill()
 
     def call(self, name: str, *args: Any) -> Any:
-        """What it answers."""
+        """Its answer."""
         with self._lock:
             assert self._process.stdin is not None
             self._process.stdin.write(json.dumps([name, *args]) + "\n")

@@ -57,11 +57,11 @@ class ClientProcess(CalledProcess):
 
     @property
     def id(self) -> int:
-        """What its snapshots are known by."""
+        """The id by which its snapshots are known."""
         return self._process.pid
 
     def asked(self, uri: str, home: str) -> list[str]:
-        """What one member still does for whoever asks only it."""
+        """The requests that one member still answers for a client that knows only it."""
         done: list[str] = self.call("asked", uri, home)
         return done
 
@@ -96,7 +96,7 @@ class ClientProcess(CalledProcess):
 
 
 class _Calls:
-    """What the other process answers."""
+    """The other process's answer."""
 
     def __init__(self, members: Sequence[str], access: Access, patience: float) -> None:
         self._client = GridClient(members, access, patience=patience)
@@ -192,7 +192,7 @@ class _Calls:
         return is_settled(self._client, ids, backup_count)
 
     def asked(self, uri: str, home: str) -> list[str]:
-        """What one member does for whoever knows only it, of all that clients ask for; nothing if it refuses all."""
+        """The requests that one member answers for a client that knows only it; none if it refuses all."""
         ask, manifest = self._connections.ask, self._manifest
         known = self._client._contact.state()
         me = next((member.id for member in known.members if member.uri == uri), "")

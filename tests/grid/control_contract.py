@@ -61,7 +61,7 @@ def newer(state: ClusterState) -> ClusterState:
 
 
 def put(control: Control, name: str, token: bytes) -> bool:
-    """What a client does: it verifies again when the state has changed."""
+    """As a client does, verify again when the state has changed."""
     while True:
         try:
             return control.put_slot(name, token, control.state().version)

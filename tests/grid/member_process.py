@@ -76,7 +76,7 @@ def leader(members: Sequence[MemberProcess]) -> MemberProcess:
 
 
 class _Calls:
-    """What the other process answers."""
+    """The other process's answer."""
 
     def __init__(self, joined: Joined, control: ZooKeeperControl) -> None:
         self._joined, self._control = joined, control

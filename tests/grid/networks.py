@@ -59,7 +59,7 @@ class Networks:
         return f"{_RANGE}.{self._names.index(name) + 1}"
 
     def command(self, name: str) -> tuple[str, ...]:
-        """What begins the command line of a program on a machine; the program has the id of the process."""
+        """The beginning of a program's command line on a machine; the program has the id of the process."""
         return ("ip", "netns", "exec", self._namespace(name))
 
     def split(self, *groups: Collection[str]) -> None:

@@ -52,7 +52,7 @@ class MemberProcess:
 
     @property
     def output(self) -> str:
-        """What it has said."""
+        """Its output."""
         return self._log.read_text()
 
     def begin(self) -> Self:

@@ -14,7 +14,7 @@ from sparkjet_grid.errors import QuorumLostError, StaleStateError, StorageError
 
 @dataclass
 class SharedCluster:
-    """What the members of a test have in common."""
+    """The control plane that the members of a test share."""
 
     partitions: int = 12
     backup_count: int = 1

@@ -35,7 +35,7 @@ def test_who_waits_gets_the_result_or_the_error() -> None:
 @pytest.mark.logs_errors
 @pytest.mark.parametrize("cause", CAUSES, ids=lambda cause: type(cause).__name__ + f" {getattr(cause, 'errno', '')}")
 def test_a_loop_whose_step_fails_says_why_and_goes_on(cause: Exception, caplog: pytest.LogCaptureFixture) -> None:
-    """Whatever it is: only who is removed or cut off is to end."""
+    """Whatever the error is: only a member that is removed or cut off is to end."""
     steps: list[int] = []
 
     def step() -> None:

@@ -187,7 +187,7 @@ def test_two_members_stopped_at_once_lose_nothing_and_who_does_says_so(tmp_path:
 
 @pytest.mark.parametrize("alone", [True, pytest.param(False, marks=pytest.mark.crash)])
 def test_a_member_that_is_stopped_before_it_has_joined_ends(alone: bool, tmp_path: Path) -> None:
-    """What came in the first seconds of a start was lost."""
+    """A signal in the first seconds of a start was lost."""
     create_token(tmp_path / "token")
     arguments = ("--alone",) if alone else ("--host", "h")
     member = MemberProcess(tmp_path, tmp_path / "token", arguments).begin()

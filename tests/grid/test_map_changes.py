@@ -128,7 +128,7 @@ class Writer:
 
     @property
     def expected(self) -> dict[str, int]:
-        """What is there by the clock of the newest version."""
+        """The rows that exist by the clock of the newest version."""
         return {
             key: value
             for key, (value, expires) in self.rows.items()
@@ -137,7 +137,7 @@ class Writer:
 
     @property
     def shown(self) -> dict[str, int]:
-        """What readers of the map see."""
+        """The rows that readers of the map see."""
         rows = []
         for layers in self.map.layers.values():
             tables = [self.client.tables[layer.name] for layer in layers]
@@ -212,7 +212,7 @@ def test_a_key_of_the_map_is_looked_for_in_its_partition() -> None:
 
 
 def test_more_text_than_one_batch_has_room_for_is_refused_rather_than_left_out() -> None:
-    """Of what a partition had, the rows after the first two gigabytes had no changes."""
+    """Rows of a partition after its first two gigabytes were left out of its changes."""
     size = 1100 << 20
     # Memory that nobody touches takes none.
     text = pa.py_buffer(mmap.mmap(-1, size))

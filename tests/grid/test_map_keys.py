@@ -37,7 +37,7 @@ def test_two_keys_have_two_texts(one: tuple[str, str], other: tuple[str, str]) -
 
 
 def test_a_stored_key_that_is_not_text_is_refused_by_name() -> None:
-    """What Spark makes of bytes: the task that looked for its change ended with a traceback."""
+    """Spark makes such text of bytes: the task that looked for its change ended with a traceback."""
     column = pa.array([b"a", b"\xff"], pa.binary()).view(pa.string())
     with pytest.raises(AnalysisError, match=r"key: b'\\xff' is not Unicode text: it is not in UTF-8"):
         texts_of([column])

@@ -88,7 +88,7 @@ def test_each_version_has_the_rows_that_a_dict_of_its_epoch_has(
 
 
 def one_by_one(layers: Sequence[pa.Table], clock: int, keys: Sequence[Key]) -> dict[Key, Any]:
-    """What a search finds of each key: in the newest layer that has it."""
+    """The row that a search finds of each key: that of the newest layer that has it."""
     answer: dict[Key, Any] = {}
     for key in keys:
         text = text_of(key, KINDS)

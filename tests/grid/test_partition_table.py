@@ -151,7 +151,7 @@ def test_every_member_holds_as_much_as_the_others(history: tuple[int, list[dict[
 
 @st.composite
 def _any_rows(draw: st.DrawFn) -> tuple[list[list[str]], list[str], int]:
-    """What is left of any table, the members, and the number of replicas that are wanted."""
+    """The remains of any table, the members, and the number of replicas that are wanted."""
     members = [f"n{number}" for number in range(draw(st.integers(2, 5)))]
     copies = draw(st.integers(1, min(3, len(members))))
     row = st.lists(st.sampled_from(members), max_size=copies, unique=True)

@@ -79,7 +79,7 @@ JOURNALS: Mapping[str, Callable[[Journal], object]] = {
 """The same of a journal, in an order in which each has what it needs."""
 ENDS = ("remove", "close")
 LOCAL = {"release"}
-"""What asks no member, where nothing is registered."""
+"""Calls that ask no member if nothing is registered."""
 
 
 @pytest.fixture

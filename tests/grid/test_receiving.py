@@ -1,4 +1,4 @@
-"""What is put is taken by the primary only, and by backups only from the primary they know: zombies change nothing."""
+"""Entries are taken by the primary only, and by backups only from the primary they know: zombies change nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What strangers and forgers send to a member's port: it executes nothing, and the member goes on."""
+"""Bytes of strangers and forgers at a member's port: none are executed, and the member goes on."""
 
 from __future__ import annotations
 

@@ -310,7 +310,7 @@ def test_a_leader_that_sleeps_serves_nobody_when_it_wakes(grid: NetworkedGrid) -
 
 @pytest.mark.parametrize("which", ["leader", pytest.param("follower", marks=pytest.mark.long)])
 def test_a_member_that_is_slow_does_not_make_copies_fewer(grid: NetworkedGrid, which: str) -> None:
-    """What is acknowledged is on all replicas at once: `write` asks each of them."""
+    """An acknowledged entry is on all replicas at once: `write` asks each of them."""
     north, home, chance, led = grid.north, f"slow-{which}", random.Random(which), grid.leader()
     slow = led if which == "leader" else others(grid, led)[0]
     ids = grid.ids(*grid.names)

@@ -93,7 +93,7 @@ def test_a_member_raises_its_limit_of_open_files_as_far_as_it_may(tmp_path: Path
 
 
 def test_a_member_goes_on_though_strangers_take_all_that_it_may_open(tmp_path: Path) -> None:
-    """So few may be open that nothing else works meanwhile: each failure is logged, and none ends it."""
+    """The limit is so low that nothing else works meanwhile: each failure is logged, and none ends it."""
     create_token(tmp_path / "token")
     with MemberProcess(tmp_path, tmp_path / "token", command=("prlimit", "--nofile=120:120")) as member:
         host, _, port = member.address.rpartition(":")

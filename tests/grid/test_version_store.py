@@ -1,4 +1,4 @@
-"""What is remembered of versions, which several threads read at once."""
+"""The memory of versions, which several threads read at once."""
 
 from __future__ import annotations
 

@@ -120,7 +120,7 @@ def test_others_vote_in_place_of_members_that_no_longer_can(tmp_path: Path, capl
 
 @pytest.mark.crash
 def test_a_voter_that_offers_no_server_is_not_waited_for(caplog: pytest.LogCaptureFixture) -> None:
-    """Whatever keeps it: a member that hangs cannot say so."""
+    """Whatever delays it: a member that hangs cannot say so."""
     with Controls() as controls:
         controls.fill(1)
         ghost = controls.outsider(controls.any.contacts())

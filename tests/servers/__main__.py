@@ -6,7 +6,7 @@ from tests.servers import artemis, delta, hdfs, jdbc, kafka, s3
 
 
 def main() -> None:
-    """What the first test of each would wait for."""
+    """Download everything that the first test of each would wait for."""
     kafka.jars()
     artemis.jars()
     delta.kernel()

@@ -30,7 +30,7 @@ CLERK = "clerk"
 _STORE = "changeit"
 _MANAGEMENT = "activemq.management"
 _ALL = ("createAddress", "createDurableQueue", "createNonDurableQueue", "deleteNonDurableQueue", "send", "consume")
-"""What both may do."""
+"""The permissions of both."""
 _BROKER = """\
 <configuration xmlns="urn:activemq"><core xmlns="urn:activemq:core">
   <name>sparkjet</name>
@@ -262,7 +262,7 @@ class Client(stomp.ConnectionListener):
         self._await("RECEIPT")
 
     def read(self, queue: str, count: int, routing: str = "ANYCAST") -> Sequence[Frame]:
-        """So many messages of a queue, which stay there; it is created if it is missing."""
+        """The given number of messages of a queue, which stay there; it is created if it is missing."""
         self._connection.subscribe(queue, queue, "client", {"subscription-type": routing, "consumer-window-size": "-1"})
         found = [self._await("MESSAGE") for _ in range(count)]
         self._connection.unsubscribe(queue, receipt=queue)

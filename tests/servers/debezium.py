@@ -103,5 +103,5 @@ class Debezium:
         return self._process is not None and self._process.poll() is None
 
     def log(self) -> str:
-        """What it has written."""
+        """Its output."""
         return (self._home / "log").read_text(errors="replace")

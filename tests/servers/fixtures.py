@@ -33,7 +33,7 @@ REQUIRED = "SPARKJET_SERVERS_REQUIRED"
 
 
 def available(make: Callable[[], T], missing: type[Exception]) -> T:
-    """What ``make`` returns; a test that needs what this machine lacks is skipped, or fails in CI."""
+    """The result of ``make``; a test that needs what this machine lacks is skipped, or fails in CI."""
     try:
         return make()
     except missing as error:

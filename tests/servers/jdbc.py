@@ -1,4 +1,4 @@
-"""What is reached through Java: MariaDB, as Debian has it, and drivers, of which that of H2 is the database itself."""
+"""Databases reached through Java: Debian's MariaDB, and drivers, of which that of H2 is the database itself."""
 
 from __future__ import annotations
 

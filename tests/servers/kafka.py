@@ -211,7 +211,7 @@ class KafkaServer:
         return sum(file.stat().st_size for file in (self._home / "data").glob("*/*.log"))
 
     def log(self) -> str:
-        """What it has written: warnings and errors."""
+        """Its warnings and errors."""
         return (self._home / "log").read_text(errors="replace")
 
     def admin(self) -> AdminClient:

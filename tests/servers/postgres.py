@@ -143,7 +143,7 @@ class PostgresServer:
         self._end(signal.SIGKILL)
 
     def log(self) -> str:
-        """What it has written."""
+        """Its output."""
         return (self._home / "log").read_text(errors="replace")
 
     def database(self, name: str, encoding: str = "UTF8") -> str:

@@ -1,4 +1,4 @@
-"""What the servers of tests are made of: jars from Maven, ports, and processes that are ended by their id."""
+"""Parts of the servers of tests: jars from Maven, ports, and processes that are ended by their id."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ _NOT_PASSED_ON = {"connection", "keep-alive", "transfer-encoding"}
 
 
 class Fault(Enum):
-    """What happens to a request: whether it arrives, and what the client is told; None for a closed connection."""
+    """The fate of a request: whether it arrives, and the client's response; None for a closed connection."""
 
     LOST = True, None
     ERROR_AFTER = True, 500

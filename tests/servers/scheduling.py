@@ -22,7 +22,7 @@ SHARING = {
     "guide/queues": "rabbitmq",
     "artemis": "artemis",
 }
-"""What is in the paths of files that share what is expensive to start: the drivers of the crash farm, a cluster and the
+"""Parts of the paths of files that share something expensive to start: the drivers of the crash farm, a cluster and the
 stores beside it, a broker. The first that is in a path decides."""
 
 

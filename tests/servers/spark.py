@@ -115,7 +115,7 @@ class SparkCluster:
         return Program(started, log_file, lambda: bool(self._state()), self._environment)
 
     def _state(self) -> dict[str, Any]:
-        """What the master says of itself; nothing while it does not answer."""
+        """The master's status; nothing while it does not answer."""
         try:
             with urllib.request.urlopen(f"http://{_HERE}:{self._status}/json/", timeout=5) as answer:
                 state: dict[str, Any] = json.load(answer)

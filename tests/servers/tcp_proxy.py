@@ -122,7 +122,7 @@ class TcpProxy:
         one.close()
 
     def _within(self, content: bytes) -> tuple[bytes, bool]:
-        """What of it is passed on, and whether these are the last bytes."""
+        """The part of it that is passed on, and whether these are the last bytes."""
         with self._lock:
             if self.left is None:
                 return content, False

@@ -78,7 +78,7 @@ class Tables:
         return [*path.glob("_delta_log/*.json" if self.name == "delta" else "metadata/v*.metadata.json")]
 
     def left(self, path: Path) -> list[str]:
-        """The changes that were to be prepared."""
+        """The names of the prepared changes that are left."""
         base = path if self.name == "delta" else path / "data"
         return [each.name for each in base.glob(f"_sparkjet/{QUERY}/*/prepared/*")]
 
@@ -206,7 +206,7 @@ def test_a_commit_that_is_cut_off_after_the_tables_own_is_ended_by_the_next(tabl
     for number, epoch in enumerate(EPOCHS[:2], 1):
         handle = prepared(sink, frame(session, epoch), number)
         if tables.name == "delta":
-            # A driver before that died with files that it had written anew, and no version.
+            # An earlier driver died after rewriting files, before it wrote a version.
             sink._displacing(handle).of(sink._table(sink.directory).version())
         with pytest.raises(_CutError):
             sink.commit(handle, _cut)
@@ -262,7 +262,7 @@ def test_what_others_write_after_a_look_is_looked_at_too(delta: SparkSession, tm
     before = {each.name for each in tmp_path.glob("sparkjet-*")}
     displacing = sink._displacing(handle)
     assert sink._append(table, stale, [handle], displacing) is None
-    # Written anew for that version once, and for the next once more.
+    # Rewritten once for that version, and once more for the next.
     assert len({each.name for each in tmp_path.glob("sparkjet-*")} - before) == 1
     added = sink._append(table, table.version(), [handle], displacing)
     assert added is not None

@@ -244,7 +244,7 @@ def test_a_switch_does_not_fence_the_driver_whose_run_it_names(opened: _Log) -> 
 
 
 class _Switching(DirectoryStore):
-    """Every record that is put is followed at once by somebody's switch."""
+    """A store in which somebody's switch follows every record at once."""
 
     def put(self, slot: int, content: bytes) -> bool:
         done = super().put(slot, content)

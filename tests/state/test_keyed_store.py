@@ -55,7 +55,7 @@ SOME_KINDS = mostly_crash(
 
 @dataclass(frozen=True)
 class Epoch:
-    """What is put under each key (nothing is a deletion), how far the watermark moves, whether there is a restart."""
+    """The value put under each key (None is a deletion), how far the watermark moves, whether there is a restart."""
 
     puts: dict[str | None, list[Row]]
     step: int
@@ -64,7 +64,7 @@ class Epoch:
 
 @dataclass
 class Model:
-    """What the store should hold: the rows of each key, as value and due."""
+    """The expected content of the store: the rows of each key, as value and due."""
 
     kind: Kind
     watermark: int = 0

@@ -86,7 +86,7 @@ def test_the_smallest_is_read_if_none_has_the_frames() -> None:
 
 @contextmanager
 def warnings_of(spark: SparkSession) -> Iterator[Any]:
-    """What Spark logs in this block, as a ``java.io.StringWriter``."""
+    """Spark's log of this block, as a ``java.io.StringWriter``."""
     log4j = spark._jvm.org.apache.logging.log4j
     context = log4j.LogManager.getContext(False)
     root = context.getConfiguration().getRootLogger()

@@ -1,4 +1,4 @@
-"""What an epoch touches of a keyed store, and what is made of it, before that is persisted: for a look at both."""
+"""The rows of a keyed store that an epoch touches, and the rows made of them, before these are persisted."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def touched_by(
     arrived: DataFrame, store: KeyedStore, watermark: int | None = None, due: tuple[int, int] = (MIN, MAX)
 ) -> Touched:
-    """What rows touch of what is due from a time to another; with a watermark also of what is due before it."""
+    """The entries that rows touch, of those due between two times; with a watermark also of those due before it."""
     before = MIN if watermark is None else watermark
     frames = {
         "arrived": [arrived],
@@ -36,7 +36,7 @@ def made_of(
     watermark: int | None = None,
     due: tuple[int, int] = (MIN, MAX),
 ) -> DataFrame:
-    """What ``build`` makes of rows and of what they touch, as :func:`touched_by` has it."""
+    """The result of ``build`` for rows and the entries that they touch, as by :func:`touched_by`."""
     return build(touched_by(arrived.partials, store, watermark, due))
 
 

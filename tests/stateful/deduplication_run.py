@@ -36,7 +36,7 @@ class Kind:
     by_time: bool = False
 
     def key(self, event: Event) -> tuple[object, ...]:
-        """What must not come twice."""
+        """The key that must not come twice."""
         return (event.key, event.time) if self.by_time else (event.key,)
 
 

@@ -34,7 +34,7 @@ Rest: TypeAlias = Callable[[Arrived, Arrived], bool]
 
 @dataclass(frozen=True)
 class JoinCase:
-    """What is joined, and how."""
+    """A join: its type, its condition, and the rows of each batch."""
 
     join_type: JoinType
     lower: int

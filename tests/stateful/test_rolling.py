@@ -65,7 +65,7 @@ def aggregates() -> list[Any]:
 
 
 def computed(events: Sequence[Event]) -> tuple[Any, ...]:
-    """What the aggregates are of some events."""
+    """The aggregates of some events."""
     values = [value for _, value, _ in events]
     return sum(values), len(values), min(values), len(set(values)), max(values) - min(values)
 

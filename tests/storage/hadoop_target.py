@@ -74,7 +74,7 @@ def counting(way: Way, seen: Callable[[bytes], None]) -> Way:
 
 @contextmanager
 def through(session: SparkSession, proxy: S3Proxy) -> Iterator[None]:
-    """What is opened meanwhile reaches S3 through a proxy."""
+    """Directories that are opened meanwhile reach S3 through a proxy."""
     session.conf.set("fs.s3a.endpoint", proxy.endpoint)
     try:
         yield

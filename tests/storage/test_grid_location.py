@@ -19,7 +19,7 @@ from tests.grid.grids import Grid, grid_of
 
 
 def session(master: str = "local[2]", **settings: str) -> Any:
-    """What is asked of a session."""
+    """The settings that are read from a session."""
     return SimpleNamespace(conf=settings, sparkContext=SimpleNamespace(master=master))
 
 

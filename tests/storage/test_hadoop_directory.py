@@ -90,7 +90,7 @@ def test_s3_that_denies_is_asked_once(s3_spark: SparkSession, s3: S3Server) -> N
 
 
 def test_to_read_a_file_that_is_not_there_is_one_request(s3_spark: SparkSession, s3: S3Server) -> None:
-    """What a driver that looks for its successor does every second."""
+    """A driver that looks for its successor does so every second."""
     location = f"s3a://{s3.bucket()}"
     with S3Proxy(s3.port) as proxy, through(s3_spark, proxy):
         directory = hadoop_directory(s3_spark, location)

@@ -1,4 +1,4 @@
-"""What is derived from a remote home lies in a directory that nobody else has made."""
+"""Data derived from a remote home is in a directory that nobody else has created."""
 
 from __future__ import annotations
 

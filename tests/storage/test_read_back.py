@@ -1,4 +1,4 @@
-"""What sparkjet writes for itself comes back as it was, whatever a user has set in the session."""
+"""Data that sparkjet writes for itself is read back unchanged, whatever a user has set in the session."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def test_users_of_sparkjet_in_a_worker_find_all_of_it(archive: Path) -> None:
 
 
 def test_a_module_of_the_driver_s_comes_first_where_a_function_of_its_user_s_is_read(archive: Path) -> None:
-    """What it imports must not ask for all names, of which some come from itself."""
+    """A module that it imports must not ask for all names, as some of them come from itself."""
     found = run(archive, "from sparkjet.engine.erasing import HomeErasure; print(HomeErasure.__name__)")
     assert found == "HomeErasure\n"
 

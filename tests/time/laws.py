@@ -1,4 +1,4 @@
-"""What the laws of the time core have in common."""
+"""Shared by the laws of the time core."""
 
 from __future__ import annotations
 

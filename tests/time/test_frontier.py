@@ -24,7 +24,7 @@ STEPS = st.lists(
 
 @dataclass
 class Naive:
-    """What a frontier must answer, from all that was ever reported."""
+    """The expected answer of a frontier, from all that was ever reported."""
 
     watermarks: dict[str, int] = field(default_factory=dict)
     idle: set[str] = field(default_factory=set)

@@ -23,7 +23,7 @@ STEPS = st.integers(1, 9)
 
 
 def emitted(throttle: Throttle, ideals: list[int]) -> list[int]:
-    """What a throttle lets through, one ideal watermark after the other."""
+    """The watermarks that a throttle lets through, one ideal watermark after the other."""
     passed: list[int] = []
     for ideal in ideals:
         last = passed[-1] if passed else MIN

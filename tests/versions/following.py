@@ -52,7 +52,7 @@ class Table(ABC):
     @property
     @abstractmethod
     def told(self) -> sj.Completeness:
-        """What its writers have told."""
+        """The progress of its writers."""
 
     def is_at(self, progress: dict[str, Any]) -> None:
         """The watermark is the least that a writer has told, whatever of it is an hour's."""
@@ -129,7 +129,7 @@ class Second:
 
     @property
     def rows(self) -> Counter[tuple[Any, ...]]:
-        """What it has written."""
+        """The rows that it has written."""
         found = sj.read_files(str(self._home / "out"))
         return Counter(map(tuple, found.select("hour", "k", "n", "v", "windows").collect()))
 

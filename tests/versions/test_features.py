@@ -1,4 +1,4 @@
-"""What an older line of Spark lacks is refused by name before the start, or done in a slower way."""
+"""Features that an older line of Spark lacks are refused by name before the start, or done in a slower way."""
 
 from __future__ import annotations
 

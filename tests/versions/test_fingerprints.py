@@ -1,4 +1,4 @@
-"""What identifies a query in its records is spelled in the same way on all lines of Spark."""
+"""Texts that identify a query in its records are the same on all lines of Spark."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LINES = [line.split("\t") for line in Path(__file__).with_name("fingerprints.tsv
 SPELLED = {text: spelled for text, spelled, _ in LINES}
 """Aggregates as users write them, and as a record has them, on every line."""
 UNSAID: dict[str, dict[str, Any]] = {text: json.loads(unsaid) for text, _, unsaid in LINES if unsaid != "{}"}
-"""What the SQL of some leaves out, on the newest line."""
+"""Parts that the SQL of some leaves out, on the newest line."""
 ALIKE = (
     ("first(n)", "first(n) ignore nulls"),
     ("last(n)", "last(n) ignore nulls"),

@@ -31,7 +31,7 @@ _ROW = re.compile(r"\[=*(-?\d+)=*\)")
 
 @dataclass(frozen=True)
 class Timeline:
-    """What was drawn: a batch and the rows for each epoch, and the number of late events."""
+    """A drawing that was read: a batch and the rows for each epoch, and the number of late events."""
 
     batches: list[Batch]
     rows: list[list[Row]]
@@ -90,6 +90,6 @@ def _split(line: str) -> tuple[str, str]:
 
 
 def _drawn(pattern: re.Pattern[str], drawn: str) -> Iterator[re.Match[str]]:
-    """What is drawn in a line; nothing in it may be left over."""
+    """The items drawn in a line, which must have nothing else."""
     assert not pattern.sub("", drawn).strip(" ."), f"cannot read {drawn!r}"
     return pattern.finditer(drawn)

@@ -56,7 +56,7 @@ def opened(artemis: ArtemisServer) -> Iterator[Callable[..., ArtemisSource]]:
 
 
 def received(source: ArtemisSource, count: int) -> list[Message]:
-    """So many messages, in their order."""
+    """The given number of messages, in their order."""
     found: list[Message] = []
     while len(found) < count:
         found += source.receive(count - len(found), LONG)

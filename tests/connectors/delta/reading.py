@@ -25,7 +25,7 @@ def rows_of(path: Path) -> list[dict[str, Any]]:
 
 
 def by_duckdb(path: Path, sql: str) -> list[Any]:
-    """What DuckDB finds in the newest version, ``t``, as delta-rs gives it to Arrow; DuckDB leaves out files itself."""
+    """DuckDB's answer over the newest version, ``t``, as delta-rs gives it to Arrow; DuckDB leaves out files itself."""
     with duckdb.connect() as database:
         return database.register("t", DeltaTable(path).to_pyarrow_dataset()).sql(sql).fetchall()
 

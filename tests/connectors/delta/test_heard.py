@@ -1,4 +1,4 @@
-"""What writers tell in a Delta table's log, as heard by who follows it; without Spark, written by delta-rs."""
+"""Progress of writers in a Delta table's log, as its readers receive it; without Spark, written by delta-rs."""
 
 from __future__ import annotations
 

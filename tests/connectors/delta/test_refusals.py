@@ -1,4 +1,4 @@
-"""What Kernel refuses: a table that another process creates at once is taken, and the rest is an error that says so."""
+"""Refusals of Kernel: a table that another process creates at the same time is taken; others are errors that say so."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Delta tables may demand of their writers: done by Kernel with our files, or refused."""
+"""Features that Delta tables demand of their writers: done by Kernel with our files, or refused."""
 
 from __future__ import annotations
 

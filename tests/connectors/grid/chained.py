@@ -20,7 +20,7 @@ def at(minute: float) -> str:
 
 
 def per_ten_minutes(rows: sj.Stream) -> Any:
-    """What the first query writes."""
+    """The results that the first query writes."""
     windows = rows.withWatermark("ts", "5 minutes").groupBy(sj.window("ts", "10 minutes"), "k")
     sums = windows.agg(F.count("*").alias("n"), F.sum("v").alias("v"))
     return sums.where("k <> 'nobody'").select(F.expr("window.end - INTERVAL 1 MICROSECOND AS ts"), "k", "n", "v")

@@ -41,14 +41,14 @@ class Second:
         return progress
 
     def writer(self) -> Any:
-        """What it writes."""
+        """The results that it writes."""
         journal = self._spark.readStream.format("sparkjet-grid-journal").options(**self._options).load()
         writer = per_hour(journal).writeStream.format("files").option("path", self._home / "out")
         return writer.trigger(availableNow=True)
 
     @property
     def rows(self) -> Counter[tuple[Any, ...]]:
-        """What it has written."""
+        """The rows that it has written."""
         return _rows(self._home / "out")
 
 

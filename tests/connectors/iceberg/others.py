@@ -28,7 +28,7 @@ def by_pyiceberg(version: Version, where: str = "", **settings: str) -> list[dic
 
 
 def by_duckdb(version: Version, sql: str) -> list[Any]:
-    """What DuckDB finds in a version, ``t``, as pyiceberg gives it to Arrow."""
+    """DuckDB's answer over a version, ``t``, as pyiceberg gives it to Arrow."""
     scan = StaticTable.from_metadata(str(version.base.metadataFileLocation())).scan()
     with duckdb.connect() as database:
         return scan.to_duckdb("t", database).sql(sql).fetchall()

@@ -84,7 +84,7 @@ class IcebergReader:
 
 
 def each(found: Any) -> Iterator[Any]:
-    """What is in an iterable of Java's."""
+    """The elements of a Java iterable."""
     iterator = found.iterator()
     while iterator.hasNext():
         yield iterator.next()

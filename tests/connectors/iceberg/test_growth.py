@@ -1,4 +1,4 @@
-"""What grows in an Iceberg table with its epochs, and what does not."""
+"""Which parts of an Iceberg table grow with its epochs, and which do not."""
 
 from __future__ import annotations
 

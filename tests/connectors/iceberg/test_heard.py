@@ -1,4 +1,4 @@
-"""What writers tell in an Iceberg table's snapshots, as heard by who follows it; without Iceberg."""
+"""Progress of writers in an Iceberg table's snapshots, as its readers receive it; without Iceberg."""
 
 from __future__ import annotations
 

@@ -193,7 +193,7 @@ def test_a_row_does_not_replace_one_whose_key_the_database_takes_for_its_own(
 def test_a_table_that_loses_its_transactions_in_mid_query_is_not_written_to(
     spark: SparkSession, maria: Mapping[str, str]
 ) -> None:
-    """What is tried out stays there, and would be there twice."""
+    """Rows that are tried out would stay there, and be there twice."""
     sink = sink_of(spark, maria)
     published(sink, spark.createDataFrame([("a", 1)], SCHEMA))
     handle = sink.prepare(spark.createDataFrame([("b", 2)], SCHEMA), transaction(2, run=RUN))

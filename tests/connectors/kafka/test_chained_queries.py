@@ -35,7 +35,7 @@ HOUR = 3_600_000_000
 
 
 def first_query(rows: sj.Stream) -> Any:
-    """What the first writes into the topic."""
+    """The results that the first one writes into the topic."""
     row = F.to_json(F.struct("ts", "k", "n", "v"), {"timestampFormat": "yyyy-MM-dd HH:mm:ss.SSSSSS"})
     return per_ten_minutes(rows).select(F.col("k").alias("key"), row.alias("value"))
 

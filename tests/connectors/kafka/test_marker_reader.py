@@ -16,7 +16,7 @@ MARKER = b'{"version": 1, "epoch": 3, "name": "000001-000000003-0-aa", "run": "a
 
 
 class Message:
-    """What a consumer returns."""
+    """The messages that a consumer returns."""
 
     def __init__(self, offset: int, key: bytes | None, value: bytes | None) -> None:
         self._offset, self._key, self._value = offset, key, value

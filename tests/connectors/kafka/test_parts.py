@@ -192,7 +192,7 @@ class Publishers:
 
 
 def finish(publishers: Publishers, part: Part) -> None:
-    """What the next start does, undisturbed."""
+    """Publish as the next start does, undisturbed."""
     publishers.start(part)
     _, steps = publishers.running.pop(0)
     for _ in steps:

@@ -64,7 +64,7 @@ def prefix(epoch: int, number: int) -> str:
 
 
 def prepared() -> Handle:
-    """What the sink adds when its tasks have ended."""
+    """The entry that the sink adds when its tasks have ended."""
     return {"prepared": int(1000 * time.time())}
 
 

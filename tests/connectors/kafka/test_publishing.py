@@ -104,7 +104,7 @@ class Destination:
             write_lost_ends(cluster, numbers, f"sparkjet/{self.query}/results/", self.patience)
 
     def finish(self, epoch: int = 1) -> None:
-        """What the driver does after a crash."""
+        """Publish as the driver does after a crash."""
         self.write_lost_ends()
         brokers, place = self.brokers()
         run(self.part(epoch), brokers, place, again=True)

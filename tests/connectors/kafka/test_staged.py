@@ -86,7 +86,7 @@ class Contract(SinkContract):
 
 @pytest.mark.crash
 class TestByTheDriver(Contract):
-    """What is published by the driver instead of tasks is published by the same code."""
+    """Rows that the driver publishes instead of tasks are published by the same code."""
 
     OFTEN = (
         "test_nothing_is_seen_before_the_commit_and_everything_after",
@@ -131,7 +131,7 @@ class TestUpgradedBroker(Contract):
 @pytest.mark.crash
 @pytest.mark.parametrize("version", ["kafka_secure", "kafka_old"])
 def test_other_brokers(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path, version: str) -> None:
-    """What a broker is asked for: transactions, markers and where they end; all of the contract is long."""
+    """Requests to a broker: transactions, markers and where they end; the whole contract takes long."""
     suite, server = Contract(), request.getfixturevalue(version)
     for test in (
         suite.test_nothing_is_seen_before_the_commit_and_everything_after,

@@ -1,4 +1,4 @@
-"""What a broker's response to a commit means: committed, lost, in another cluster, or to be retried."""
+"""A broker's response to a commit: committed, lost, in another cluster, or to be retried."""
 
 from __future__ import annotations
 

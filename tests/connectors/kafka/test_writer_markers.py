@@ -1,4 +1,4 @@
-"""What markers tell a reader: the watermark of the last epoch that it has read to its end, and of writers the least."""
+"""From markers a reader has the watermark of the last epoch that it has read to its end; of writers, the least."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def seen(dsn: str) -> list[Any]:
 
 
 def decide(sink: PostgresSink, rows: DataFrame, epoch: int) -> Handle:
-    """What an epoch does up to its decision."""
+    """Run the steps of an epoch up to its decision."""
     handle = sink.prepare(rows, transaction(epoch))
     assert handle is not None
     sink.try_out(handle, [])

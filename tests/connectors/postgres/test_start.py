@@ -1,4 +1,4 @@
-"""What a start does to a database: everything is checked by the server itself, and a refusal leaves nothing behind."""
+"""A start at a database: everything is checked by the server itself, and a refusal leaves nothing behind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the end of a connection to RabbitMQ says: whether it comes again, and what the user reads."""
+"""The end of a connection to RabbitMQ: whether it is opened again, and the message for the user."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FULL = "NOT_ALLOWED - access to vhost '/' refused for user 'ann': connection lim
 
 
 def closed(code: int, text: str) -> str:
-    """What pika says of an end that the broker has given a reason for."""
+    """pika's error for an end that the broker has given a reason for."""
     return f"ConnectionClosedByBroker: ({code}) {text!r}"
 
 

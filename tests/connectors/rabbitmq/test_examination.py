@@ -1,4 +1,4 @@
-"""What a broker reveals of its queues, and which of them are refused for it."""
+"""The properties that a broker reveals of its queues, and which of these are refused."""
 
 from __future__ import annotations
 

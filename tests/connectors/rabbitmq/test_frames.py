@@ -16,11 +16,11 @@ from sparkjet.connectors.rabbitmq.frames import TolerantConnection, UnreadablePr
 FAR = b"T" + struct.pack(">Q", 1_800_000_000_000)
 """A time beyond the year 9999."""
 UNKNOWN = b"Z"
-"""A type that AMQP has not."""
+"""A type that AMQP does not have."""
 
 
 def read(data: bytes) -> tuple[int, object]:
-    """What a connection makes of what has arrived."""
+    """The number of bytes that a connection reads of those that have arrived, and the frame that they are."""
     connection = TolerantConnection.__new__(TolerantConnection)
     connection._frame_buffer = data
     return connection._read_frame()

@@ -33,7 +33,7 @@ def source(port: int, *queues: str, **options: str) -> RabbitSource:
 
 
 class Record(NamedTuple):
-    """What a run leaves that ends after a decision."""
+    """The state that a run leaves if it ends after a decision."""
 
     counts: Counts
     state: LedgerState

@@ -395,7 +395,7 @@ def test_a_message_has_its_headers_if_they_are_wanted(
 
 
 def rows_of(source: RabbitSource, count: int) -> list[dict[str, Any]]:
-    """So many messages, as the spool has them."""
+    """The given number of messages, as the spool has them."""
     schema = pa.schema([*ROWS, *FURTHER])
     messages: list[Message] = []
     while len(messages) < count:

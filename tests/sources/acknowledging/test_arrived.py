@@ -1,4 +1,4 @@
-"""What a connection has brought: how much of it is handed on at once."""
+"""Messages that have arrived on a connection: how many are handed on at once."""
 
 from __future__ import annotations
 

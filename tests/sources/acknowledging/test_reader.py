@@ -63,7 +63,7 @@ def tell(offset: Offset, request: Any) -> LedgerState | None:
 
 
 def rows(reader: AcknowledgingStreamReader, start: Offset, end: Offset) -> list[str]:
-    """What the tasks of a batch read, in whatever process they run."""
+    """The rows that the tasks of a batch read, in whichever process they run."""
     return [
         body
         for partition in reader.partitions(start, end)

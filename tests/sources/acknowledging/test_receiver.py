@@ -123,12 +123,12 @@ def test_nothing_is_acknowledged_before_it_is_due(broker: Broker, running: Calla
 
 
 def decided(position: int, *ids: str, queue: str = "orders") -> LedgerState:
-    """What a record says of an earlier run."""
+    """A record's entry of an earlier run."""
     return LedgerState(position, expected=[Expected("", 1000, None, {queue: list(ids)})])
 
 
 def remembered(receiver: Receiver, position: int) -> list[str]:
-    """The ids that a record says."""
+    """The ids in the record."""
     expected = receiver.state(position).expected
     return sorted(each for of in expected for ids in of.ids.values() for each in ids)
 

@@ -78,7 +78,7 @@ class WorkerRun:
 
     @property
     def held(self) -> Mapping[Any, dict[str, Any]]:
-        """What the store finds: the newest of the rows of a key that are not dead."""
+        """The row that the store finds: the newest of a key's that are not dead."""
         found = {key: [row for row in rows if self._is_live(row)] for key, rows in self.versions.items()}
         return {key: rows[-1] for key, rows in found.items() if rows and not rows[-1]["gone"]}
 

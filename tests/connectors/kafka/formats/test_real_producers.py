@@ -1,4 +1,4 @@
-"""What others write: Confluent's serializers, and Debezium from a real PostgreSQL, through a real broker."""
+"""Messages that others write: Confluent's serializers, and Debezium from a real PostgreSQL, through a real broker."""
 
 from __future__ import annotations
 
