@@ -167,7 +167,7 @@ def test_a_token_is_in_no_help_and_no_error(tmp_path: Path) -> None:
     ("package", "line"),
     [
         ("typer", "sparkjet: the command line needs typer: pip install typer"),
-        ("pyspark", r"sparkjet: \[SPARKJET_ANALYSIS\] pyspark is not there for .*: pip install .*"),
+        ("pyspark", r"sparkjet: \[SPARKJET_ANALYSIS\] pyspark is not installed for .*: pip install .*"),
     ],
 )
 def test_without_what_it_needs_there_is_one_line(package: str, line: str) -> None:

@@ -131,7 +131,7 @@ def test_columns_come_as_the_newest_epoch_has_them(spark: SparkSession, tmp_path
         (5_000_000_000, noon, "a b/c", "None", None),
     ]
     (tmp_path / one.partitions(one.initialOffset(), end)[0].value.path).unlink()
-    with pytest.raises(SourceError, match=r"is missing, which the manifest names\. Restore the file"):
+    with pytest.raises(SourceError, match=r"is in the manifest, but is missing\. Restore the file"):
         list(one.read(one.partitions(one.initialOffset(), end)[0]))
 
 

@@ -304,7 +304,9 @@ class DeltaSink:
         for _ in range(_RACES):
             version = table.version()
             if version is None:
-                message = f"There is no longer a Delta table in {directory}, and epoch {last['epoch']} is to be added."
+                message = (
+                    f"There is no longer a Delta table in {directory}, but epoch {last['epoch']} is not yet added."
+                )
                 raise SinkError(message)
             missing, files = self._missing(table, version, handles)
             new = self._append(table, version, missing, displacing) if missing else frozenset()

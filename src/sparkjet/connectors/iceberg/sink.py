@@ -358,7 +358,7 @@ class IcebergSink:
         for _ in range(_RACES):
             version = table.version()
             if version is None:
-                raise SinkError(f"The table {table.place} no longer exists, and epoch {last['epoch']} is to be added.")
+                raise SinkError(f"The table {table.place} no longer exists; epoch {last['epoch']} is not yet added.")
             missing = self._missing(table, version, handles)
             if not missing or self._append(table, version, missing):
                 return version
