@@ -256,7 +256,7 @@ class DeltaSink:
         if version is None:
             message = (
                 f"There is no longer a Delta table in {where}. Nothing of the epoch is decided: restore the table, or "
-                "start the query again, which makes a new one."
+                "start the query again, which creates a new one."
             )
             raise SinkError(message)
         with looking_again(where):
