@@ -61,7 +61,7 @@ def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]
         (("grid", "reform", "127.0.0.1:1"), "sparkjet grid reform: Invalid value: Pass --others-are-dead"),
     ],
 )
-def test_what_is_not_a_command_gets_one_line(
+def test_an_unknown_command_gets_one_line(
     arguments: tuple[str, ...], told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(arguments) == NOT_UNDERSTOOD
