@@ -13,7 +13,7 @@ def broken(suite: type, arguments: Callable[[], dict[str, Any]], only: str = "te
 
     Args:
         suite: The suite.
-        arguments: Makes what its tests get from fixtures: by name, anew for every test.
+        arguments: Makes what its tests get from fixtures: by name, again for every test.
         only: How the names of the tests to run begin.
     """
     found = set()

@@ -60,7 +60,7 @@ def test_an_error_that_quotes_another_has_one_condition() -> None:
 @pytest.mark.parametrize(
     ("of_the_grid", "of_sparkjet"), [(errors.AnalysisError, AnalysisError), (QuorumLostError, StorageError)]
 )
-def test_who_catches_errors_of_sparkjet_catches_those_of_the_grid(
+def test_a_handler_of_sparkjets_errors_catches_those_of_the_grid(
     of_the_grid: type[Exception], of_sparkjet: type[SparkjetError]
 ) -> None:
     with pytest.raises(of_sparkjet, match=r"^\[SPARKJET_[A-Z_.]+\] text$") as caught:

@@ -62,7 +62,7 @@ def test_where_tests_run_there_is_nothing_to_say() -> None:
         assert (platform.is_tried, platform.notes("/data/home")) == (True, ())
 
 
-def test_what_was_never_tried_is_said() -> None:
+def test_platforms_that_were_never_tried_are_reported() -> None:
     for settings in (YARN, K8S, {"spark.master": "mesos://x"}):
         platform = Platform(settings, {}, "4.3.0")
         assert not platform.is_tried

@@ -57,7 +57,7 @@ def test_a_line_of_the_grid_names_the_query_too_and_hides_users(caplog: pytest.L
 
 
 @pytest.mark.logs_errors
-def test_who_listens_to_sparkjet_hears_the_grid() -> None:
+def test_a_listener_to_sparkjets_log_hears_the_grid() -> None:
     # As the check does that fails a test during which an error is logged.
     heard = BufferingHandler(10)
     logging.getLogger("sparkjet").addHandler(heard)

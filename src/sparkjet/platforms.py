@@ -126,7 +126,7 @@ class Platform:
             remedy = "sj.stream looks for every part of Spark that sparkjet uses; compare results with a batch first."
             yield Note(Weight.WARNED, told, remedy)
         if self.manager not in TRIED | {Manager.CONNECT}:
-            told = f"sparkjet has never been tried on {self.manager.value}; what it needs there is read in its manual."
+            told = f"sparkjet has never been tried on {self.manager.value}; its needs there are taken from its manual."
             yield Note(Weight.SAID, told, 'The page "Platforms" says what is known.')
         columnar = [each for each in self.settings.get("spark.plugins", "").split(",") if _COLUMNAR.search(each)]
         if columnar:

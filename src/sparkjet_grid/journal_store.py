@@ -165,7 +165,7 @@ class Appending:
 
 
 def _taken(chunks: Sequence[Chunk], rows: int, most: int) -> Sequence[Chunk]:
-    """The newest chunks, which are merged with so many new rows."""
+    """The newest chunks, which are merged with this number of new rows."""
     count = to_merge(rows, [chunk.entry for chunk in chunks], most)
     return chunks[len(chunks) - count :]
 

@@ -242,7 +242,7 @@ class Map(VersionReader[MapVersion]):
             version = self._store.decoded(manifest)
         except MissingEntriesError as error:
             name = self._store.place.name
-            message = f'map "{name}": what was planned began after more than {LEASE:.0f} s. Load it again.'
+            message = f'map "{name}": the read began more than {LEASE:.0f} s after it was planned. Load it again.'
             raise ReleasedError(message) from error
         with self._lease(version.number, shared=True) as lease, self._still(version, lease):
             if keys is not None:

@@ -24,7 +24,7 @@ from sparkjet_grid.version_store import VersionStore, batches_of, tables_of
 
 KEYS = 10_000
 _TEXT = 2 << 20
-"""Keys that are looked up in one call, and their characters: a message has room for so many."""
+"""Keys that are looked up in one call, and their characters: a message has room for no more."""
 
 
 class MapStore(VersionStore[MapVersion]):

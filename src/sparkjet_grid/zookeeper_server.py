@@ -193,7 +193,7 @@ class ZooKeeperServer:
         if self._process is not None and not self.runs:
             log = self._home / "server.log"
             said = " ".join(log.read_text(errors="replace")[-1000:].split()) if log.exists() else ""
-            found.append(f"its process ended with {self._process.returncode}: {said or 'it has said nothing'}")
+            found.append(f"its process ended with {self._process.returncode}: {said or 'without a message'}")
         return "; ".join(each for each in found if each)
 
     def _lacks(self) -> str:

@@ -238,7 +238,7 @@ def test_laws_hold_where_nothing_is_nullable(spark: SparkSession) -> None:
     check_aggregate([J.mode("a"), J.count_distinct("st", "id"), J.min_by("st", "id", 2)], rows, "id")
 
 
-def test_what_counts_deducts(frame: DataFrame) -> None:
+def test_a_count_deducts(frame: DataFrame) -> None:
     deducting = [J.count("d", "s"), J.count_if("b"), J.every("b"), J.some("b"), J.bit_xor("l"), J.regr_count("d", "i")]
     growing = [J.count_distinct("d"), J.sum_distinct("i"), J.median("d"), J.mode("d"), J.listagg("s")]
     inputs = Inputs(frame, F.col("t"))

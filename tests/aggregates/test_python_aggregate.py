@@ -275,7 +275,7 @@ def test_an_error_of_combine_names_it(samples: DataFrame) -> None:
         ({"accumulatorType": "struct<>"}, r"a struct without fields"),
     ],
 )
-def test_what_cannot_work_is_refused_before_the_query_starts(samples: DataFrame, changed: Parts, message: str) -> None:
+def test_unsuitable_parts_are_refused_before_the_query_starts(samples: DataFrame, changed: Parts, message: str) -> None:
     with pytest.raises(AnalysisError, match=message):
         total(**changed).resolve(Inputs(samples, F.col("time")))
 

@@ -516,7 +516,7 @@ def test_a_table_whose_commits_do_not_say_it_is_refused(spark: SparkSession, tmp
     with pytest.raises(sj.AnalysisError, match="by offset, and the history has no column 'offset'"):
         case.kept(case.both().withWatermark("ts", 0, by="offset").dropDuplicates(["v"]), "new").start()
     history = sj.written("files", tmp_path / "archive")
-    with pytest.raises(sj.AnalysisError, match="the commits of the history say the offsets"):
+    with pytest.raises(sj.AnalysisError, match="the history's commits record offsets"):
         sj.backfill(history, case.live(), dt.datetime(2026, 1, 1, tzinfo=UTC), "ts")
     with pytest.raises(sj.AnalysisError, match=r"written: there is no format 'detla'.*delta"):
         sj.written("detla", "x")
@@ -553,7 +553,7 @@ def test_the_table_is_read_that_the_query_has_begun_with(spark: SparkSession, tm
     for place in ("query", "out"):
         shutil.rmtree(tmp_path / place)
         shutil.copytree(tmp_path / "copy" / place, tmp_path / place)
-    # Made anew by another query, whose epochs have the same numbers.
+    # Recreated by another query, whose epochs have the same numbers.
     case.archive(p0=350, p1=300)
     with pytest.raises(sj.RecoveryError, match=r"version .* of .*archive, which .* no longer be read: .* nothing"):
         case.kept(case.both()).start()

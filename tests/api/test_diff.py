@@ -125,7 +125,7 @@ def test_columns_that_only_one_has_or_of_other_types_are_told(spark: SparkSessio
 
 
 @pytest.mark.parametrize("number", ["CAST(1 AS DECIMAL(38, 0))", "1", "1L"])
-def test_a_decimal_that_would_be_rounded_is_told_and_not_compared(spark: SparkSession, number: str) -> None:
+def test_a_decimal_that_would_be_rounded_is_reported_and_not_compared(spark: SparkSession, number: str) -> None:
     fine = spark.sql("SELECT 1 AS k, CAST(1.5 AS DECIMAL(38, 37)) AS v")
     found = sj.diff(spark.sql(f"SELECT 1 AS k, {number} AS v"), fine, keys=["k", "k"])
     assert found.differs

@@ -174,7 +174,7 @@ class Describing(Caller):
 
     stream: sj.Stream
     every: int = 1
-    """A place makes one of so many calls, another place the next ones."""
+    """A place makes one of this number of calls, another place the next ones."""
 
     def here(self, place: str) -> None:
         """See :meth:`Caller.here`."""

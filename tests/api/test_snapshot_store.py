@@ -91,7 +91,7 @@ def test_a_query_whose_grid_was_lost_as_a_whole_is_known_by_what_it_has_publishe
         ({"queryId": "q", "checkpointLocation": "c"}, "queryId names a query in a grid: set snapshotStore too"),
     ],
 )
-def test_what_says_nothing_is_refused(
+def test_settings_without_a_meaning_are_refused(
     spark: SparkSession, tmp_path: Path, options: dict[str, str], message: str
 ) -> None:
     Feed(tmp_path / "in").add(*rows([1], k="a"))

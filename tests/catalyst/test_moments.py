@@ -76,7 +76,7 @@ def test_every_function_of_sparks_that_changes_is_known(session: SparkSession) -
 
 
 @pytest.mark.parametrize("sql", [*CHANGING.values(), "(SELECT max(id) FROM range(3))", "upper(current_user())"])
-def test_what_changes_is_found(session: SparkSession, sql: str) -> None:
+def test_expressions_that_change_are_found(session: SparkSession, sql: str) -> None:
     assert changes(session, analyzed(session, sql))
 
 

@@ -106,7 +106,7 @@ ALLOWED: dict[str, Callable[[DataFrame], DataFrame]] = {
 
 
 @pytest.mark.parametrize("shape", ALLOWED.values(), ids=ALLOWED)
-def test_what_goes_row_by_row_is_fine(df: DataFrame, shape: Callable[[DataFrame], DataFrame]) -> None:
+def test_steps_row_by_row_are_accepted(df: DataFrame, shape: Callable[[DataFrame], DataFrame]) -> None:
     shaped = shape(df)
     assert sj.stream(shaped).columns == shaped.columns
 

@@ -76,7 +76,7 @@ def test_groups_are_shuffled_once_into_the_partitions_that_they_would_be_in(numb
 
 
 @pytest.mark.parametrize("build", [renamed, summed])
-def test_what_reads_them_knows_their_partitions(numbers: DataFrame, build: Build) -> None:
+def test_their_readers_know_their_partitions(numbers: DataFrame, build: Build) -> None:
     got = KeptPlans()(build.__name__, inputs=[[Rows(numbers)]], build=build).localCheckpoint()
     column = "hash" if build is renamed else "a"
     assert exchanges(got.groupBy(column).count()) == 0

@@ -61,7 +61,7 @@ def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]
         (("grid", "reform", "127.0.0.1:1"), "sparkjet grid reform: Invalid value: Pass --others-are-dead"),
     ],
 )
-def test_what_is_not_a_command_gets_one_line(
+def test_an_unknown_command_gets_one_line(
     arguments: tuple[str, ...], told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(arguments) == NOT_UNDERSTOOD
@@ -167,7 +167,7 @@ def test_a_token_is_in_no_help_and_no_error(tmp_path: Path) -> None:
     ("package", "line"),
     [
         ("typer", "sparkjet: the command line needs typer: pip install typer"),
-        ("pyspark", r"sparkjet: \[SPARKJET_ANALYSIS\] pyspark is not there for .*: pip install .*"),
+        ("pyspark", r"sparkjet: \[SPARKJET_ANALYSIS\] pyspark is not installed for .*: pip install .*"),
     ],
 )
 def test_without_what_it_needs_there_is_one_line(package: str, line: str) -> None:

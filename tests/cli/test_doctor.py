@@ -153,7 +153,7 @@ def test_a_server_and_one_that_is_not_there(postgres_dsn: str) -> None:
     assert (found.verdict, "secret" in str(found)) == (BAD, False)
 
 
-def test_what_is_not_a_connection_string_is_not_quoted() -> None:
+def test_a_malformed_connection_string_is_not_quoted() -> None:
     with pytest.raises(AnalysisError, match="not a PostgreSQL connection string") as refused:
         list(postgres("postgresql//me:secret@127.0.0.1/db"))
     assert "secret" not in str(refused.value)

@@ -28,7 +28,7 @@ def test_sizes_have_units(text: str, size: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "0", "-1", "2x", "1.5g", "g"])
-def test_what_is_not_a_size_is_refused(text: str) -> None:
+def test_a_malformed_size_is_refused(text: str) -> None:
     with pytest.raises(AnalysisError, match=r"--max-memory: .* is not a size such as 512m"):
         size_of(text, "--max-memory")
 
@@ -111,7 +111,7 @@ def test_members_agree_and_copy_over_tls(tmp_path: Path) -> None:
 
 
 @pytest.mark.crash
-def test_nobody_joins_who_is_alone_or_has_another_token(tmp_path: Path, token: Path) -> None:
+def test_a_member_that_is_alone_or_has_another_token_joins_nobody(tmp_path: Path, token: Path) -> None:
     with MemberProcess(tmp_path, token) as alone:
         joining = MemberProcess(tmp_path, token, ("--join", alone.address)).begin()
         assert joining.ended() == 1

@@ -182,7 +182,7 @@ def test_every_command_is_tried() -> None:
 def test_how_it_ends(
     command: str, name: str, places: Places, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Otherwise the process of this test would begin anew.
+    # Otherwise the process of this test would be restarted.
     monkeypatch.setenv("MALLOC_ARENA_MAX", "1")
     option, arguments, of_command = COMMANDS[command]
     place, status, told = of_command[name]

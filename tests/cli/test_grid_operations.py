@@ -44,7 +44,7 @@ def test_a_grid_shrinks_and_is_replaced_by_stopping_members(tmp_path: Path, caps
 
 
 @pytest.mark.crash
-def test_members_listen_where_they_were_told(tmp_path: Path, token: Path) -> None:
+def test_members_listen_at_the_given_address(tmp_path: Path, token: Path) -> None:
     with MemberProcess(tmp_path, token, ("--bind", "127.0.0.2")) as first:
         assert first.address.startswith("127.0.0.2:")
         with MemberProcess(tmp_path, token, ("--bind", "::1", "--join", first.address)) as second:

@@ -29,7 +29,7 @@ if len(sys.argv) > 3:
 
 
 def program(place: Path, failures: int, *arguments: str) -> list[str]:
-    """Fails so many times, and then ends well, or waits for SIGTERM."""
+    """Fails the given number of times, and then ends well, or waits for SIGTERM."""
     return [sys.executable, "-c", NOTING, str(place), str(failures), *arguments]
 
 
@@ -37,7 +37,7 @@ def runs(place: Path) -> int:
     return len(list(place.glob("run-*")))
 
 
-def test_what_fails_is_started_again_until_it_ends_well(tmp_path: Path) -> None:
+def test_a_program_that_fails_is_started_again_until_it_ends_well(tmp_path: Path) -> None:
     assert supervise(program(tmp_path, 3), Backoff(first=0.01)) == 0
     assert runs(tmp_path) == 4
 

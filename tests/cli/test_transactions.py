@@ -66,7 +66,7 @@ def test_orphans_are_rolled_back(postgres: PostgresServer, orders: Orders, capsy
     assert f"query {orders.query}, epoch 5: " in capsys.readouterr().out
 
 
-def test_what_is_missing_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_home_without_records_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["txns", str(tmp_path)]) == 1
     assert "contains no record of a query" in capsys.readouterr().err
 

@@ -118,7 +118,7 @@ def test_the_password_of_a_home_is_not_shown(
     assert (run["name"], run["run"], "pw" in told) == ("hdfs://nn/home", "hdfs%3A//nn/home", False)
 
 
-def test_records_that_cannot_be_read_are_told_of_and_looked_at_again(home: Path) -> None:
+def test_records_that_cannot_be_read_are_reported_and_tried_again(home: Path) -> None:
     store = DirectoryStore(PosixDirectory(home / "snapshots"))
     log = RecordLog(store)
     recorded = RecordedRun(log, "home", NOW)
@@ -218,7 +218,7 @@ def test_the_token_goes_to_the_page_and_nowhere_else(
 @pytest.mark.parametrize(
     "address", ["http://127.0.0.1:port/", "http://[::1/#token=secret", "http://[::1/?token=secret", "http:///"]
 )
-def test_what_is_not_an_address_is_refused(address: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_malformed_address_is_refused(address: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["top", address, "--json"]) == 1
     error = capsys.readouterr().err
     assert ("Pass what query.page() prints" in error, "secret" in error) == (True, False)
@@ -264,7 +264,7 @@ def test_top_in_a_pipe_tells_how_it_is_each_second(home: Path) -> None:
         assert (process.wait(60), process.stderr.read()) == (1, "")
 
 
-def test_what_cannot_be_written_is_told_in_a_line(home: Path) -> None:
+def test_a_full_output_is_reported_in_a_line(home: Path) -> None:
     command = [sys.executable, "-m", "sparkjet", "top", str(home), "--once"]
     with Path("/dev/full").open("wb") as full:
         ended = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)

@@ -156,7 +156,7 @@ def test_what_a_home_in_a_grid_needs_is_named(
 
 
 @pytest.mark.long
-def test_what_a_bare_python_lacks_is_said_in_one_line(
+def test_packages_that_a_bare_python_lacks_are_named_in_one_line(
     cluster: SparkCluster, kafka: KafkaServer, wheel: str, place: Path, topic: str
 ) -> None:
     job = {"home": str(place / "bare"), "topic": topic, "servers": kafka.bootstrap}

@@ -27,7 +27,7 @@ _ONCE = ("no server", "no client")
 _LONGEST = 0.5
 """Seconds of a silence, and fifty times a delay."""
 _MOST_BYTES = 3_000
-"""After so many bytes at most a connection is cut in the middle of what the server says."""
+"""After this many bytes at most, a connection is cut in the middle of what the server says."""
 
 
 class Network:

@@ -18,7 +18,7 @@ SEEDS = 6000
 
 
 def planned(case: Case) -> int:
-    """How many steps Spark plans for it: each step anew in each epoch, and in each that is run again."""
+    """How many steps Spark plans for it: each step in each epoch, and once more in each that is run again."""
     steps = max(1, sum(map(len, case.branches)))
     return steps * (len(case.epochs) + sum(bool(epoch.then) for epoch in case.epochs))
 

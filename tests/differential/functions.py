@@ -129,7 +129,7 @@ class Fresh(StatefulProcessor):
     """Counts the rows of each key in a state that is forgotten after some time."""
 
     def __init__(self, kind: str, ttl: int) -> None:
-        """Of a ``value``, a ``list`` or a ``map``, for so many milliseconds."""
+        """Of a ``value``, a ``list`` or a ``map``, for ``ttl`` milliseconds."""
         self.kind = kind
         self.ttl = ttl
 
@@ -178,7 +178,7 @@ class Counts(StatefulProcessor):
     """Counts the rows of each key by windows of its own, which timers close."""
 
     def __init__(self, size: int) -> None:
-        """Windows are so many microseconds long."""
+        """Windows are ``size`` microseconds long."""
         self.size = size
 
     def init(self, handle: Any) -> None:

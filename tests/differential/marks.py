@@ -117,7 +117,7 @@ class Tracked:
                 self.parts.setdefault(name, Part(now))
 
     def resume(self, now: int) -> None:
-        """The query starts again: silence counts anew, and so does a lull."""
+        """The query starts again: silence counts from zero again, and so does a lull."""
         for part in self.parts.values():
             part.since = now
 

@@ -112,7 +112,7 @@ class Function(Collected):
 
 
 class View(Collected):
-    """A view in memory, which each run begins anew."""
+    """A view in memory, which each run begins from scratch."""
 
     def __init__(self, home: Path) -> None:
         """Nothing has come."""

@@ -388,7 +388,7 @@ def test_a_directory_of_sparks_file_sink_is_taken_over_and_given_back(spark: Spa
         spark.conf.unset(LISTED)
 
 
-def test_topics_that_changed_places_are_told() -> None:
+def test_topics_that_changed_places_are_reported() -> None:
     kafka, end = ReadSource("kafka", None), {"a": {"0": 5}}
     assert unlike("0", end, kafka, "a, b") == unlike("0", end, kafka, None) == ""
     assert unlike("0", end, kafka, "b").startswith("has read a for source 0, and the query reads b")
@@ -443,9 +443,7 @@ def test_a_list_that_is_damaged_is_refused_before_anything_is_fenced(
 
 
 @pytest.mark.parametrize(("name", "read"), [("adopted.json", lists_of), ("exported.json", check_exported)])
-def test_what_a_home_keeps_is_told_where_it_is_damaged(
-    tmp_path: Path, name: str, read: Callable[[PosixDirectory], object]
-) -> None:
+def test_a_damaged_file_of_a_home_is_named(tmp_path: Path, name: str, read: Callable[[PosixDirectory], object]) -> None:
     (tmp_path / "snapshots").mkdir()
     (tmp_path / "snapshots" / name).write_text("{half")
     with pytest.raises(sj.RecoveryError, match=rf"/snapshots/{name} cannot be read: .* Restore it from a copy of"):

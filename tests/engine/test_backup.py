@@ -119,7 +119,7 @@ def test_rows_that_still_wait_are_copied_too(spark: SparkSession, tmp_path: Path
     assert taken == [1, 2]
 
 
-def test_it_comes_every_so_many_epochs_of_all_runs(spark: SparkSession, tmp_path: Path) -> None:
+def test_it_comes_every_nth_epoch_of_all_runs(spark: SparkSession, tmp_path: Path) -> None:
     feed, backup = Feed(tmp_path / "in"), {"snapshotBackup": tmp_path / "backup", "snapshotBackupEvery": 3}
     for time in (1, 2):
         feed.add(*rows([time], k="a"))

@@ -94,7 +94,7 @@ def test_a_copy_of_a_running_query_has_a_later_takeover(spark: SparkSession, tmp
     assert published(out) == [0, 1]
 
 
-def test_they_are_told_from_a_successor(copies: Copies, out: Path) -> None:
+def test_they_are_distinguished_from_a_successor(copies: Copies, out: Path) -> None:
     """A takeover publishes what its predecessor has decided, and recognizes what it has published."""
     with copies.first.crash(at=EpochPhase.DECIDE):
         copies.first.process([(1,)])

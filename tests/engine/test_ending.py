@@ -98,7 +98,7 @@ def test_of_several_requests_only_the_first_stops_the_query() -> None:
     assert not calls.acquire(blocking=False)
 
 
-def test_what_has_ended_is_not_stopped() -> None:
+def test_a_query_that_has_ended_is_not_stopped() -> None:
     ending = Ending(lambda: None)
     ending.finish()
     ending.ask(lambda: pytest.fail("it has ended"), "stop")

@@ -426,7 +426,7 @@ def test_what_cannot_be_erased_is_refused_before_anything_changes(
     # Erased from by itself, it is no copy: the newest record would not get there.
     copy_newest(PosixDirectory(home), PosixDirectory(tmp_path / "copy"))
     sj.erase(tmp_path / "copy", {"k": "nobody"})
-    with pytest.raises(AnalysisError, match=r"has record \d+, and the home has come to record \d+ only"):
+    with pytest.raises(AnalysisError, match=r"has record \d+, and the home has records up to \d+ only"):
         sj.erase(home, {"k": ANNA}, copies=[tmp_path / "copy"])
     assert everything(home) == untouched
     told = sj.erase(home, {"k": ANNA, "v": 1})
@@ -564,7 +564,7 @@ def test_rows_that_are_decided_are_published_first_and_names_of_substreams_are_t
     assert not any((tmp_path / "home" / "snapshots" / "outbox").rglob("*.parquet"))
 
 
-def test_what_records_keep_is_told(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_report_says_what_records_keep(spark: SparkSession, tmp_path: Path) -> None:
     keys_of(spark, tmp_path, rows([1], k="ben", j=1))
     pins = Pins(DirectoryStore(tmp_path / "home" / "snapshots"))
     slot, fork = pins.get("first").slot, sj.fork(str(tmp_path / "home"), at="first", to=str(tmp_path / "fork"))

@@ -266,7 +266,7 @@ def test_the_end_of_the_input_takes_nothing_from_a_join_without_a_bound(spark: S
     assert sum(driver.late_counts.values()) == 1
 
 
-def test_what_asks_for_event_time_after_a_join_without_a_bound_is_refused(spark: SparkSession) -> None:
+def test_steps_that_need_event_time_after_a_join_without_a_bound_are_refused(spark: SparkSession) -> None:
     left, right = watermarked(*(sj.stream(spark.createDataFrame([], each)) for each in (SENT, ANSWERED)))
     keyed = left.join(right, F.expr("letter = answered AND at >= sent")).groupBy("letter")
     with pytest.raises(sj.AnalysisError, match=r"event time needs withWatermark.*a join bounds it in both directions"):

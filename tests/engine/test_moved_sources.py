@@ -55,7 +55,7 @@ def known(*texts: str) -> list[KnownSource]:
         (["1/=/a", "2/=/a"], ["1/=/a", "2/=/a", "3/=/a"], None),
     ],
 )
-def test_sources_are_told_by_their_names_and_by_what_they_read(
+def test_sources_are_recognized_by_their_names_and_by_what_they_read(
     before: Sequence[str], now: Sequence[str], found: list[int | None] | None
 ) -> None:
     assert matched(known(*before), known(*now)) == found

@@ -1,4 +1,4 @@
-"""A running query plans nothing anew."""
+"""A running query replans nothing."""
 
 from __future__ import annotations
 

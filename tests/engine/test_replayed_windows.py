@@ -140,7 +140,7 @@ def test_it_reads_from_where_the_oldest_open_window_began(spark: SparkSession, t
     refused(lambda _: None, "adoptReplay: windows are rebuilt after a checkpoint", adopt=None)
 
 
-def test_files_of_open_windows_that_are_gone_are_told_before_anything_changes(
+def test_missing_files_of_open_windows_are_reported_before_anything_changes(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     """Spark's reader would leave them out, and the windows would lack their rows."""

@@ -126,7 +126,9 @@ def test_windowless_results_are_as_without_the_fault(spark: SparkSession, tmp_pa
     assert prices.out() == whole
 
 
-def test_open_windows_are_as_without_the_fault_and_closed_ones_are_told_of(spark: SparkSession, tmp_path: Path) -> None:
+def test_open_windows_are_as_without_the_fault_and_closed_ones_are_reported(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     prices = Prices(spark, tmp_path, windowed)
     prices.add(FIRST, "1")
     prices.run()

@@ -57,7 +57,7 @@ def test_on_a_terminal_one_line_is_written_over_and_removed_at_the_end(caplog: p
     assert caplog.messages == []
 
 
-def test_what_is_done_at_once_says_nothing() -> None:
+def test_a_step_that_is_done_at_once_logs_nothing() -> None:
     terminal = Terminal()
     with StartSteps(stream=terminal, every=60).told():
         pass

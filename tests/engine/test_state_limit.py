@@ -233,7 +233,7 @@ def test_an_error_names_keys_that_python_cannot_hold_and_not_all_of_long_ones(sp
     driver.close()
 
 
-def test_an_entry_is_as_large_as_the_segments_say_that_executors_have_told_of() -> None:
+def test_an_entry_is_as_large_as_the_segments_that_executors_have_reported() -> None:
     whole, half, none = Held(300, 100, 2, 2), Held(1000, 0, 1, 2), Held(0, 0, 0, 2)
     # What has just come is not told yet: it is not taken for nothing.
     assert entry_size([(4, whole), (1000, none)]) == 100

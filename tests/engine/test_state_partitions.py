@@ -1,4 +1,4 @@
-"""Another number of partitions in another run: the state is distributed anew, and the results stay the same."""
+"""Another number of partitions in another run: the state is redistributed, and the results stay the same."""
 
 from __future__ import annotations
 

@@ -263,11 +263,13 @@ def test_the_format_says_what_the_driver_has_to_say(
         source(operator=KEYS).schema()
     with pytest.raises(AnalysisError, match="epoch must be a positive whole number"):
         source(epoch="now").schema()
-    with pytest.raises(AnalysisError, match=re.escape("rows were asked for of struct<>. Leave schema(…) out")):
+    with pytest.raises(AnalysisError, match=re.escape("but the given schema is struct<>. Leave schema(…) out")):
         source(operatorId=KEYS).reader(StructType()).partitions()
     read = source(operatorId=KEYS).reader(source(operatorId=KEYS).schema())
     monkeypatch.setattr(sources, "_MOST_BYTES", 10)
-    with pytest.raises(AnalysisError, match=re.escape("go through the driver, at most 0 MB of them. sj.read_state(")):
+    with pytest.raises(
+        AnalysisError, match=re.escape("pass through the driver, which takes 0 MB at most. sj.read_state(")
+    ):
         read.partitions()
     monkeypatch.undo()
     monkeypatch.setattr(sources, "_PART_BYTES", 10)

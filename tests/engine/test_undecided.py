@@ -117,7 +117,7 @@ def test_an_epoch_that_is_run_again_with_more_input_loses_nothing(
     with pytest.raises(OSError, match="No space"):
         run.feed([Event("a", "k", 12, 2)])
     run.restart()
-    # Spark plans the batch anew, with what has come since: two windows close where one did.
+    # Spark replans the batch, with the rows that have come since: two windows close where one did.
     run.feed([Event("a", "k", 25, 3)])
     run.close_windows()
     assert sums(run) == [1, 2, 3]

@@ -271,7 +271,7 @@ REFUSED: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
         ),
         "final later than other windows",
     ),
-    "rows made anew": (
+    "rows made again": (
         lambda a, b: a.join(b.mapInPandas(lambda each: each, b.schema), "window"),
         "have rebuilt the rows on the right",
     ),

@@ -190,7 +190,7 @@ class Function:
 
 
 class View:
-    """A view in memory, which each run begins anew."""
+    """A view in memory, which each run begins from scratch."""
 
     def __init__(self, place: Path, servers: Servers) -> None:
         self._name = f"v{uuid.uuid4().hex}"

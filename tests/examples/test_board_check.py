@@ -59,7 +59,7 @@ def test_a_board_that_is_right_has_no_differences(run: tuple[Path, Path, list[di
     assert told(run, run[2]) == []
 
 
-def test_what_is_wrong_is_told(run: tuple[Path, Path, list[dict[str, Any]]]) -> None:
+def test_faults_are_reported(run: tuple[Path, Path, list[dict[str, Any]]]) -> None:
     first, *others = run[2]
     assert told(run, others)[0].startswith("1 rows of the board are missing, or different, e.g. (")
     assert told(run, [first, *run[2]]) == ["1 rows of the board are there more than once"]

@@ -115,7 +115,7 @@ class ControlContract:
         state = control.propose(newer)
         assert control.propose(lambda newest: newest) == state
 
-    def test_an_error_of_the_change_reaches_who_proposed_it(self, target: ControlUnderTest) -> None:
+    def test_an_error_of_the_change_reaches_its_proposer(self, target: ControlUnderTest) -> None:
         def refused(state: ClusterState) -> ClusterState:
             raise StorageError(state.cluster)
 

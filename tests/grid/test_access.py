@@ -32,7 +32,7 @@ def test_the_token_is_in_the_file_or_in_the_environment(tmp_path: Path, monkeypa
 
 
 @pytest.mark.parametrize("content", ["", "short", "two\nlines of a token", "schlüssel mit umlaut"])
-def test_what_is_not_a_token_is_refused_with_a_way_to_get_one(tmp_path: Path, content: str) -> None:
+def test_a_malformed_token_is_refused_with_a_way_to_get_one(tmp_path: Path, content: str) -> None:
     file = tmp_path / "token"
     file.write_text(content)
     with pytest.raises(AnalysisError, match=r"--token-file: .* has no token .*openssl rand -hex 32"):

@@ -22,7 +22,7 @@ CAUSES = [
 ]
 
 
-def test_who_waits_gets_the_result_or_the_error() -> None:
+def test_a_waiting_caller_gets_the_result_or_the_error() -> None:
     assert in_background(lambda: 3, "three").result(10) == 3
 
     def fail() -> None:
@@ -56,7 +56,7 @@ def test_a_loop_whose_step_fails_says_why_and_goes_on(cause: Exception, caplog: 
 
 
 @pytest.mark.logs_errors
-def test_each_cause_is_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_each_cause_is_named(caplog: pytest.LogCaptureFixture) -> None:
     causes: list[Exception] = [ValueError("one"), ValueError("one"), ValueError("two"), KeyError("one")]
 
     def step() -> None:

@@ -70,7 +70,7 @@ def test_what_the_primary_has_removed_while_it_was_copied_stays_removed(grid: Gr
     assert holds(new) == share(grid, new, [held for held in manifest if held.key in left])
 
 
-def test_what_is_removed_here_is_not_pulled_from_who_has_it_still(grid: Grid) -> None:
+def test_an_entry_removed_here_is_not_pulled_from_a_member_that_still_has_it(grid: Grid) -> None:
     manifest = fill(grid, 5)
     copying = grid.members[0]._copying
     # As between the list of the primary and its entries.

@@ -120,7 +120,7 @@ def test_a_member_that_is_cut_off_does_not_rely_on_the_backups_of_others(
 
 
 @pytest.mark.logs_errors
-def test_of_two_that_leave_at_once_none_takes_the_other_for_who_stays(tmp_path: Path) -> None:
+def test_of_two_that_leave_at_once_neither_counts_on_the_other(tmp_path: Path) -> None:
     """Both would go at once, each as the other has what it holds."""
     with grid_of(tmp_path, 2) as grid:
         manifest = fill(grid)
@@ -166,7 +166,7 @@ def test_the_last_one_says_what_is_gone_and_has_nobody_to_wait_for(
 
 
 @pytest.mark.crash
-def test_two_members_stopped_at_once_lose_nothing_and_who_does_says_so(tmp_path: Path) -> None:
+def test_two_members_stopped_at_once_lose_nothing_or_say_so(tmp_path: Path) -> None:
     """The one that stayed went on asking the server of one that had left, and was frozen for good."""
     with GridProcesses(tmp_path) as grid:
         client = grid.client()

@@ -23,7 +23,7 @@ def test_an_address_of_this_machine_is_free(host: str) -> None:
         ("192.0.2.1", "--bind: this member cannot listen at 192.0.2.1, port 0: .* Name an address of this machine"),
     ],
 )
-def test_what_is_not_an_address_is_named(host: str, told: str) -> None:
+def test_a_malformed_address_is_named(host: str, told: str) -> None:
     with pytest.raises(AnalysisError, match=told):
         check_free(host, 0, "--bind", "--port")
 

@@ -119,7 +119,7 @@ def test_of_rows_of_one_key_the_first_counts(changes: list[Change]) -> None:
     assert kept == {key: value for key, value, _ in reversed(changes)}
 
 
-def test_keys_of_one_hash_are_told_apart() -> None:
+def test_keys_of_one_hash_are_distinguished() -> None:
     table = layer([(("a", 1), 1, None), (("b", 2), 2, None)], 0)
     same = table.set_column(0, SCHEMA.field(HASH), pa.array([7, 7], pa.int64()))
     batches = merged([same], KEYS, 0, is_oldest=True).to_batches()

@@ -42,7 +42,7 @@ MESSAGES = [
 
 
 @pytest.mark.parametrize("message", MESSAGES, ids=lambda message: type(message).__name__)
-def test_what_was_sent_arrives(message: object) -> None:
+def test_messages_that_were_sent_arrive(message: object) -> None:
     assert decoded(encoded(message), type(message)) == message
 
 
@@ -60,7 +60,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("message", WRONG.values(), ids=WRONG)
-def test_what_is_out_of_bounds_is_refused(message: object) -> None:
+def test_values_out_of_bounds_are_refused(message: object) -> None:
     with pytest.raises(MalformedError):
         decoded(encoded(message), type(message))
 

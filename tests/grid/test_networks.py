@@ -82,7 +82,7 @@ def test_nothing_is_left_though_a_test_fails(networks: Networks) -> None:
     assert networks.command("a")[-1] in _namespaces()
 
 
-def test_what_cannot_be_made_is_said_and_removed(networks: Networks) -> None:
+def test_networks_that_cannot_be_made_are_reported_and_removed(networks: Networks) -> None:
     before = _namespaces()
     # No namespace has a name with a slash.
     with pytest.raises(NoNetworksError, match=r"ip netns add .* has failed, which needs root"), Networks(["x", "y/z"]):

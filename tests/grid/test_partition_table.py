@@ -113,7 +113,7 @@ def test_a_member_that_has_the_data_already_gets_it_back() -> None:
     assert copied(before, placed(kept, before, THREE, 1)) == []
 
 
-def test_a_new_row_begins_with_who_has_the_data() -> None:
+def test_a_new_row_begins_with_the_owner_of_the_data() -> None:
     assert placed([("gone",)], [("n3",)], THREE, 1)[0][0] == "n3"
 
 

@@ -26,7 +26,7 @@ def member(id_: str, port: int) -> Member:
     return Member(id_, f"grpc://127.0.0.1:{port}", "host")
 
 
-def test_only_who_is_gone_is_reported_until_it_has_left(listening: socket.socket) -> None:
+def test_only_a_member_that_is_gone_is_reported_until_it_has_left(listening: socket.socket) -> None:
     with socket.create_server(("127.0.0.1", 0)) as closing:
         gone = member("gone", closing.getsockname()[1])
         paused = member("paused", listening.getsockname()[1])

@@ -76,7 +76,7 @@ def test_a_member_that_is_to_leave_does_not_vote() -> None:
         (9, 1, ["n0", "n1", "n2"], 1),
     ],
 )
-def test_so_many_losses_are_survived(members: int, backup_count: int, voting: Collection[str], losses: int) -> None:
+def test_tolerated_losses_are_counted(members: int, backup_count: int, voting: Collection[str], losses: int) -> None:
     state = cluster(members, backup_count=backup_count)
     assert tolerated_losses(state, voting, {member.id for member in state.members}) == losses
 

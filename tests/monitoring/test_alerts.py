@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @pytest.mark.long
 @pytest.mark.crash
-def test_a_query_that_lags_loses_a_member_and_stops_is_told_of(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_query_that_lags_loses_a_member_and_stops_is_reported(spark: SparkSession, tmp_path: Path) -> None:
     rules = resources.files("sparkjet.monitoring").joinpath("static/alerts.yml").read_text(encoding="utf-8")
     # What it waits for is tried with promtool.
     rules = re.sub(r"for: \d+m", "for: 1s", rules)

@@ -31,7 +31,7 @@ def page(tmp_path: Path) -> Iterator[Page]:
     page.stop()
 
 
-def test_on_a_desk_it_says_who_holds_the_stream_back(browser: Browser, page: Page) -> None:
+def test_on_a_desk_it_names_the_substream_that_holds_the_stream_back(browser: Browser, page: Page) -> None:
     open_there(browser, page, WIDTH)
     sentence = browser.value("document.getElementById('sentence').textContent")
     assert sentence.startswith("“readings/3” holds the stream back by ")

@@ -166,7 +166,7 @@ def test_late_rows_are_looked_at_where_they_are_in_files(page: Page, runs: Runs,
     assert "read them with sparkjet.read_files" in json.loads(asked(page, path)[1])["why"]
 
 
-def test_the_grid_of_a_home_is_asked_and_what_it_fails_with_is_told(page: Page, runs: Runs) -> None:
+def test_the_grid_of_a_home_is_asked_and_its_failure_is_reported(page: Page, runs: Runs) -> None:
     path, run = "/grid/run%20of%20flights/1", runs.all()[0]
     assert asked(page, path)[0].status == 404
     run.grid = lambda: {"members": []}
@@ -268,7 +268,7 @@ def test_after_its_stop_nobody_waits_for_an_answer_of_a_process_that_was_forked(
             asked(page, "/runs")
 
 
-def test_so_many_readers_are_answered_and_no_more(page: Page) -> None:
+def test_only_the_allowed_number_of_readers_is_answered(page: Page) -> None:
     readers = [socket.create_connection(("127.0.0.1", page.port)) for _ in range(READERS)]
     for reader in readers:
         (token,) = _bearer(page).values()

@@ -31,7 +31,7 @@ def test_a_query_without_a_name_is_called_by_its_id() -> None:
     assert Run("0123456789", "run", None, 0, recorded=True).state == "recorded"
 
 
-def test_two_queries_of_one_name_are_told_apart_until_one_has_ended() -> None:
+def test_two_queries_of_one_name_are_distinguished_until_one_has_ended() -> None:
     runs, first, second = Runs(), Run("0123456789", "a", "bars", 0), Run("9876543210", "b", "bars", 1)
     for run in (first, second):
         runs.add(run)

@@ -110,7 +110,7 @@ def test_starting_waiting_and_ending() -> None:
     assert (run.state, sentence(run, NOW + MINUTE)) == ("ended", ("The query ended 1 min ago.", None))
 
 
-def test_a_failure_is_told_in_one_line() -> None:
+def test_a_failure_takes_one_line() -> None:
     run = run_with(report())
     run.end(NOW, SinkError("the disk is full\nsecond line"))
     assert run.state == "failed"

@@ -67,7 +67,7 @@ LIKE_SPARK: dict[str, Shape] = {
 
 @pytest.fixture
 def batch(spark: SparkSession) -> DataFrame:
-    # Otherwise a Python process would make the rows, for each query anew.
+    # Otherwise a Python process would make the rows again for each query.
     return spark.createDataFrame(ROWS, SCHEMA).localCheckpoint()
 
 

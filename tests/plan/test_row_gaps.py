@@ -119,7 +119,7 @@ def test_a_row_without_a_gap_is_in_no_session_and_not_late_but_advances_the_wate
     ],
     ids=["number", "time", "missing", "random", "Python"],
 )
-def test_what_is_not_a_gap_is_refused_when_the_query_is_built(
+def test_a_malformed_gap_is_refused_when_the_query_is_built(
     spark: SparkSession, gap: Callable[[], Column], message: str
 ) -> None:
     with pytest.raises((AnalysisError, AnalysisException), match=message):

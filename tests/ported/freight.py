@@ -104,7 +104,7 @@ def arriving(rows: Sequence[Row], time: int, count: int = 3, *, lagging: bool = 
 
 
 def _near(number: float, count: int) -> int:
-    """The number of one of so many."""
+    """The number of one of ``count``."""
     return min(count - 1, max(0, int(number)))
 
 

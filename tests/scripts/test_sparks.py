@@ -37,7 +37,7 @@ def test_the_spark_of_this_environment_is_not_installed_again() -> None:
 
 
 @pytest.mark.parametrize("line", LINES)
-def test_what_runs_exists(line: str) -> None:
+def test_paths_that_it_runs_exist(line: str) -> None:
     named = [
         Path(each) for command in runs(line, quick=False) for each in command if each.startswith(("tests", "docs"))
     ]
@@ -97,7 +97,7 @@ def test_a_release_is_installed_once_however_many_runs_need_it(tmp_path: Path) -
     assert not (tmp_path / "9.8.7.part").exists()
 
 
-def test_a_release_that_cannot_be_installed_is_told_in_words(tmp_path: Path) -> None:
+def test_a_release_that_cannot_be_installed_is_reported_in_words(tmp_path: Path) -> None:
     process = installing(tmp_path, "0.0.1")
     err = process.communicate(timeout=60)[1]
     assert process.returncode == 1

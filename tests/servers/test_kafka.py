@@ -40,7 +40,7 @@ def test_what_was_written_outlives_a_killed_broker(kafka: KafkaServer) -> None:
 
 
 @pytest.mark.crash
-def test_a_secure_broker_takes_who_knows_the_password(kafka_secure: KafkaServer) -> None:
+def test_a_secure_broker_accepts_clients_that_know_the_password(kafka_secure: KafkaServer) -> None:
     topic = kafka_secure.topic()
     written(kafka_secure, topic, b"1")
     assert read(kafka_secure, topic, 1) == [b"1"]

@@ -139,7 +139,7 @@ def test_what_is_older_than_the_retention_is_read_no_more_and_its_files_stay(
     assert [entry.committed for entry in manifest.entries()] == [1_100, 1_100, 1_200]
 
 
-def test_files_are_gone_at_their_age_limit_and_read_by_whoever_has_listed_them(
+def test_files_are_gone_at_their_age_limit_except_for_readers_that_have_listed_them(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = ManualClock(0)

@@ -137,7 +137,7 @@ def test_a_restart_repeats_what_was_decided_and_says_so(spark: SparkSession) -> 
     assert [rows for _, rows in told] == [1, 1, 1]
 
 
-def test_two_outputs_into_one_table_are_told_apart(spark: SparkSession) -> None:
+def test_two_outputs_into_one_table_are_distinguished(spark: SparkSession) -> None:
     """As Delta does: the table skips a transaction that it has, by the application and a number that ascends."""
     table: dict[str, list[tuple[int, int]]] = {}
 

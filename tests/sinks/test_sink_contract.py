@@ -98,7 +98,7 @@ class Gathered(CollectingSink):
         (Leaving, "test_orphans_of_earlier_drivers_are_rolled_back_but_not_the_decided"),
     ],
 )
-def test_what_breaks_it_is_found(spark: SparkSession, sink: type[CollectingSink], test: str) -> None:
+def test_violations_are_found(spark: SparkSession, sink: type[CollectingSink], test: str) -> None:
     with pytest.raises(AssertionError):
         getattr(SinkContract(), test)(spark, under_test(sink()))
 

@@ -262,7 +262,7 @@ def test_what_others_write_after_a_look_is_looked_at_too(delta: SparkSession, tm
     before = {each.name for each in tmp_path.glob("sparkjet-*")}
     displacing = sink._displacing(handle)
     assert sink._append(table, stale, [handle], displacing) is None
-    # Written anew for that version once, and for the next once more.
+    # Rewritten once for that version, and once more for the next.
     assert len({each.name for each in tmp_path.glob("sparkjet-*")} - before) == 1
     added = sink._append(table, table.version(), [handle], displacing)
     assert added is not None
@@ -390,7 +390,7 @@ def test_epochs_that_replace_rows_do_not_wait_for_each_other(tables: Tables, tmp
 
 REFUSED = {
     "no column": ("k string", "j", (), "", r"keyColumns: no column 'j' in the result. Columns: k"),
-    "nested": ("k array<int>, n int", "k", (), "", r"keyColumns: 'k' is array<int>, by which rows are not compared"),
+    "nested": ("k array<int>, n int", "k", (), "", r"keyColumns: 'k' is array<int>, which cannot be a key"),
     "floating": ("k double, n int", "k", (), "iceberg", r"keyColumns: 'k' is double, by which Iceberg identifies no"),
     "without ids": ("k int, x array<int>", "k", (), "iceberg", r"mode=upsert: column 'x' is array<int>, and the files"),
     "elsewhere": ("k int, n int", "k", ("truncate(2, n)",), "iceberg", r"is partitioned by 'n', which is none of them"),

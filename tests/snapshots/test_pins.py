@@ -124,7 +124,7 @@ def test_a_pin_is_whole_wherever_a_driver_goes_on_while_it_is_set(
 
 
 @pytest.mark.parametrize("epochs", [0, 1])
-def test_of_two_who_pin_one_name_at_once_one_has_it(tmp_path: Path, epochs: int) -> None:
+def test_of_two_pins_of_one_name_at_once_one_wins(tmp_path: Path, epochs: int) -> None:
     driver = Driver(tmp_path)
     driver.run(3)
     firsts: list[Pin] = []
@@ -153,7 +153,7 @@ def test_a_name_that_cannot_be_one_is_refused(tmp_path: Path, name: str) -> None
         Pins(driver.store).put(name, 0)
 
 
-def test_what_is_wrong_with_a_pin_is_said(tmp_path: Path) -> None:
+def test_faults_of_a_pin_are_reported(tmp_path: Path) -> None:
     driver = Driver(tmp_path)
     pins = Pins(driver.store)
     with pytest.raises(RecoveryError, match=r'there is no record of a query yet, so nothing to pin as "p"'):

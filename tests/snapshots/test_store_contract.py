@@ -135,7 +135,7 @@ RACE = "test_of_several_drivers_one_writes_a_slot_and_all_of_it"
         (Forgetting, {"test_a_blob_comes_back_as_it_was_written"}),
     ],
 )
-def test_what_breaks_it_is_found(
+def test_violations_are_found(
     found: Callable[[type[DirectoryStore]], set[str]], kind: type[DirectoryStore], tests: set[str]
 ) -> None:
     assert found(kind) == tests

@@ -107,7 +107,7 @@ def test_one_that_is_always_behind_does_not_starve_the_others(rows: int, drift: 
     assert reading.position == {"slow": 89, "t/1": min(100, 1 + 88 * (rows - 1))}
 
 
-def test_a_batch_of_all_there_is_holds_nobody() -> None:
+def test_a_batch_of_all_rows_holds_no_partition_back() -> None:
     assert shared({"t/0": 5, "t/1": 5}, {"t/0": 0, "t/1": 900}, 300, None) == ({"t/0": 5, "t/1": 5}, alignment.Held())
 
 
@@ -126,7 +126,7 @@ def test_a_planner_goes_by_what_was_said_of_the_offset_where_it_begins() -> None
     assert (given, held.ahead) == ({"t/0": 5, "t/1": 5}, {})
     end = aligner.described(first, {**first, "offsets": {"t": {"0": 5, "1": 5}}}, held)
     assert alignment_in(end) == {**alignment_in(end), "held": {}, "slowest": ""}
-    with pytest.raises(sj.SourceError, match=r"sparkjet-kafka: maxWatermarkDrift .*nobody has said so.*sj\.stream"):
+    with pytest.raises(sj.SourceError, match=r"sparkjet-kafka: maxWatermarkDrift .*no file in .*sj\.stream"):
         aligner.shared(end, {"t/0": 4}, 10)
     alignment.write(file_of(end), {"t/0": 400, "t/1": 0})
     given, held = aligner.shared(end, {"t/0": 4, "t/1": 4}, 4)
@@ -149,13 +149,15 @@ def test_a_cleaner_of_temporary_files_ends_one_run_of_a_query_and_says_so(
     planner = Aligner(300, str(place), "sparkjet-kafka")
     assert planner.reached(end) == {"t/0": 5}
     shutil.rmtree(place)
-    with pytest.raises(sj.SourceError, match=rf"{place}.*Of one of sparkjet's.*start it again.*sparkjet-alignment-\*"):
+    with pytest.raises(
+        sj.SourceError, match=rf"{place}.*If it is one of sparkjet's.*start it again.*sparkjet-alignment-\*"
+    ):
         planner.reached(end)
     alignment.write(file_of(end), {"t/0": 6})
     assert planner.reached(end) == {"t/0": 6}
 
 
-def test_what_the_driver_cannot_write_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_file_that_the_driver_cannot_write_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "full").write_text("no directory")
     monkeypatch.setattr(alignment, "place", lambda: str(tmp_path / "full"))
     with pytest.raises(sj.SourceError, match=rf"maxWatermarkDrift: the driver cannot say in {tmp_path}/full.*TMPDIR"):

@@ -107,5 +107,5 @@ def test_a_source_of_a_users_own_keeps_it() -> None:
         (Deleting, "test_a_batch_that_is_not_committed_can_be_read_when_those_before_are"),
     ],
 )
-def test_what_breaks_it_is_found(kind: type[Journal], test: str) -> None:
+def test_violations_are_found(kind: type[Journal], test: str) -> None:
     assert test in found(kind)

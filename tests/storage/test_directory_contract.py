@@ -158,7 +158,7 @@ RACE = "test_of_several_drivers_one_puts_and_nobody_reads_half"
         (Leaving, "test_a_start_checks_the_place_and_leaves_nothing"),
     ],
 )
-def test_what_breaks_it_is_found(
+def test_violations_are_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: type[PosixDirectory], test: str
 ) -> None:
     suite, target = DirectoryContract(), posix_target(tmp_path / "place", monkeypatch, kind)

@@ -85,7 +85,7 @@ def test_a_location_without_a_place_is_refused(token: str, location: str) -> Non
         grid_location(location, "checkpointLocation", session(**{"spark.sparkjet.grid.tokenFile": token}))
 
 
-def test_what_is_not_an_address_is_refused(token: str) -> None:
+def test_a_malformed_address_is_refused(token: str) -> None:
     with pytest.raises(AnalysisError, match=r'"10\.0\.0\.1" is not host:port'):
         grid_location("grid://10.0.0.1/x", "checkpointLocation", session(**{"spark.sparkjet.grid.tokenFile": token}))
 

@@ -44,7 +44,7 @@ def test_an_answer_is_raised_at_once(answer: type[OSError]) -> None:
     assert len(calls) == 1
 
 
-def test_what_stays_away_is_given_up_and_then_tried_once_each() -> None:
+def test_a_store_that_stays_away_is_given_up_and_then_tried_once_each() -> None:
     patience, never = Patience(0.2, has_answered=True), away(1_000_000)
     with pytest.raises(
         StorageError, match=r"s3a://home could not be used .*refused\. Nothing is lost: start the query"

@@ -163,11 +163,11 @@ def test_a_policy_of_a_users_own_keeps_it() -> None:
         (ForgettingTheRestart, "test_it_goes_on_after_a_restart_and_after_the_clock_was_set_back"),
     ],
 )
-def test_what_breaks_it_is_found(settings: type[Own], test: str) -> None:
+def test_violations_are_found(settings: type[Own], test: str) -> None:
     assert test in found(settings)
 
 
-def test_what_is_not_settings_is_found() -> None:
+def test_malformed_settings_are_found() -> None:
     # Everything else would fail with the error of its missing method.
     with pytest.raises(AssertionError):
         PolicyContract().test_settings_create_policies(limiting_lag(5).create())  # type: ignore[arg-type]

@@ -62,7 +62,7 @@ class Fractional:
         (Fractional(), "test_what_it_emits_is_an_integer"),
     ],
 )
-def test_what_breaks_it_is_found(throttle: Throttle, test: str) -> None:
+def test_violations_are_found(throttle: Throttle, test: str) -> None:
     assert test in broken(ThrottleContract, lambda: {"throttle": throttle})
 
 

@@ -41,7 +41,7 @@ def tell(path: Path, epoch: int, watermark: int | None, query: str = "q") -> Non
     sink.commit(sink.tell(transaction), lambda: None)
 
 
-def test_the_least_of_the_writers_counts_and_who_does_not_tell_is_named(tmp_path: Path) -> None:
+def test_the_least_of_the_writers_counts_and_a_writer_without_progress_is_named(tmp_path: Path) -> None:
     assert sj.complete_until(tmp_path).why == "no query has written there yet"
     tell(tmp_path, 1, MICROS - SECOND)
     tell(tmp_path, 2, MICROS)

@@ -96,14 +96,14 @@ def check(spark: SparkSession, kind: str, seed: int, home: Path, lags: int, *mor
 
 
 @pytest.mark.parametrize("kind", KINDS[1:2])
-def test_what_is_said_to_be_lost_is_lost(spark: SparkSession, tmp_path: Path, kind: str) -> None:
+def test_rows_predicted_to_be_lost_are_lost(spark: SparkSession, tmp_path: Path, kind: str) -> None:
     check(spark, kind, 3, tmp_path, 1)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_said_to_be_lost_is_lost_by_all(spark: SparkSession, tmp_path: Path, kind: str, seed: int) -> None:
+def test_rows_predicted_to_be_lost_are_lost_by_all(spark: SparkSession, tmp_path: Path, kind: str, seed: int) -> None:
     check(spark, kind, seed, tmp_path, 3, 0)
 
 

@@ -38,7 +38,7 @@ def test_each_door_is_open(door: Door, spark: SparkSession) -> None:
     assert lacking(spark, [door]) == {}
 
 
-def test_what_is_not_there_is_found(spark: SparkSession) -> None:
+def test_missing_members_are_found(spark: SparkSession) -> None:
     members = (
         "org.apache.spark.sql.classic.Dataset",
         "org.apache.spark.sql.classic.Dataset.ofRows(2)",

@@ -96,7 +96,7 @@ def test_different_aggregates_have_different_fingerprints(
     assert text != other_text or any(unsaid[field] != others[field] for field in unsaid.keys() & others.keys()), unsaid
 
 
-def test_how_rows_get_to_a_python_function_is_not_told(rows: DataFrame) -> None:
+def test_a_record_omits_how_rows_get_to_a_python_function(rows: DataFrame) -> None:
     """The default is another one from Spark 4.2 on, where a query from before would be refused."""
     found = [_told(rows, F.sum(F.udf(lambda n: n, "long", useArrow=arrow)("n"))) for arrow in (False, True)]
     assert found[0][1] == found[1][1]

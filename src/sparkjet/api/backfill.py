@@ -109,7 +109,7 @@ def backfill(
     described = _described(history, live, cut, event_time, length)
     if isinstance(history, Written):
         if described.offset is None:
-            message = "cut: the commits of the history say the offsets. Name the columns that the stream has them in."
+            message = "cut: the history's commits record offsets. Name the columns in which the stream has them."
             raise AnalysisError(message)
         _check_names(live, (*described.substream, described.offset))
     else:

@@ -217,7 +217,7 @@ def _outputs(
     outputs += [make(name) for make, name in zip(dropped, output_names("late", len(dropped)), strict=True)]
     for each in dead:
         if DEAD_LETTERS_PATH in Options(each.options):
-            raise AnalysisError("deadLettersPath: it is an option of the writers of results. Give it to one of these.")
+            raise AnalysisError("deadLettersPath: only writers of results take it. Set it on one of these.")
     written = (*results, *late)
     letters = _dead_files(written)
     chains = [each.diverted for each in dead if each.diverted is not None]
@@ -269,7 +269,7 @@ def _dead_files(results: Sequence[OutputSettings]) -> dict[str, tuple[Transforma
         if chain.divert is not chains[0].divert:
             raise AnalysisError(f"deadLettersPath: two streams divert rows to {path}. Give each its own place.")
         if given[DEAD_LETTERS_RETENTION] != Options(other.options)[DEAD_LETTERS_RETENTION]:
-            message = f"deadLettersRetention: two writers say different things of {path}. Give both the same."
+            message = f"deadLettersRetention: two writers set different values for {path}. Set the same one on both."
             raise AnalysisError(message)
     return found
 

@@ -85,7 +85,7 @@ def erase(
     """
     given: object = key
     if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
-        raise AnalysisError(f"erase: key: {key!r} names no column, as key={{'user': 42}} does.")
+        raise AnalysisError(f"erase: key: {key!r} does not name a column, as key={{'user': 42}} does.")
     return erased(home, Sought(dict(key)), rows, copies, dry_run=dry_run, session=session)
 
 
@@ -147,8 +147,8 @@ def _changing(place: str) -> Iterator[None]:
     except (OSError, *JAVA_ERRORS) as error:
         why = said(error).strip(" .")
         message = (
-            f'erase: "{place}" cannot be read or written to: {why}. Each record and each file is as it was or as it '
-            "will be, and not all are erased: erase again once that is repaired."
+            f'erase: "{place}" cannot be read or written to: {why}. Every record and every file is either '
+            "unchanged or erased, and some are unchanged: erase again once that is repaired."
         )
         raise StorageError(message) from error
 

@@ -137,7 +137,7 @@ def _parts(request: _Request, spark: SparkSession) -> list[bytes]:
     if found != request.schema:
         # Because of schema(…), or as the query was changed since the rows were requested.
         message = (
-            f'format("{SOURCE_NAME}"): the columns are {found}, and rows were asked for of {request.schema}. Leave '
+            f'format("{SOURCE_NAME}"): the columns are {found}, but the given schema is {request.schema}. Leave '
             "schema(…) out, and load it again."
         )
         raise AnalysisError(message)
@@ -150,8 +150,9 @@ def _as_arrow(rows: DataFrame) -> list[bytes]:
     table = rows.toArrow()
     if table.nbytes > _MOST_BYTES:
         message = (
-            f'format("{SOURCE_NAME}"): the rows take {table.nbytes >> 20} MB, and go through the driver, at most '
-            f"{_MOST_BYTES >> 20} MB of them. sj.read_state(home, …) gives the same ones, and leaves them to executors."
+            f'format("{SOURCE_NAME}"): the rows take {table.nbytes >> 20} MB, but pass through the driver, which '
+            f"takes {_MOST_BYTES >> 20} MB at most. sj.read_state(home, …) gives the same rows, and leaves them on "
+            "executors."
         )
         raise AnalysisError(message)
     each = max(1, table.num_rows * _PART_BYTES // max(1, table.nbytes))

@@ -53,18 +53,18 @@ class KeptPlans:
         tasks: int | None = None,
         by_partition: bool = False,
         held: bool = False,
-        anew: Callable[[DataFrame], DataFrame] = lambda built: built,
+        replan: Callable[[DataFrame], DataFrame] = lambda built: built,
     ) -> DataFrame:
         """The result of ``build`` for its inputs and constants."""
 
-        def planned_anew() -> DataFrame:
-            built = anew(build(*(_read([each.frame for each in rows], tasks) for rows in inputs), *constants))
+        def replanned() -> DataFrame:
+            built = replan(build(*(_read([each.frame for each in rows], tasks) for rows in inputs), *constants))
             return built.localCheckpoint(eager=False) if held else built
 
         groups = [groups_of(rows) for rows in inputs]
         session = inputs[0][0].table.sparkSession
         if not all(groups) or not is_open(session, KEPT_PLANS):
-            return planned_anew()
+            return replanned()
         shapes = tuple(tuple((shape, len(tables) > 1) for shape, tables in group.items()) for group in groups)
         key = (name, shapes, tasks, tuple(value is None for value in constants))
         if key not in self._kept:
@@ -76,7 +76,7 @@ class KeptPlans:
             )
         kept = self._kept[key]
         if kept is None:
-            return planned_anew()
+            return replanned()
         return kept.run([tables for group in groups for tables in group.values()], used(*constants), held=held)
 
 

@@ -161,7 +161,7 @@ def check_read_context(sources: Iterable[DataFrame], held: DataFrame | None, res
             if name not in _OF_A_FILE.values() and count > read[name]:
                 example = f'sj.stream(rows.select("*", F.col("{name}").alias("file")))'
                 message = (
-                    f"start: {name!r} is a column that the source has only while it is read, and is asked for later. "
+                    f"start: the source has the column {name!r} only while it is read, but it is used later. "
                     f"Give it a name before: {example}."
                 )
                 raise AnalysisError(message)

@@ -25,9 +25,11 @@ AsJson = Annotated[bool, typer.Option("--json", help="print JSON, for failures t
 TokenFile = Annotated[
     str | None, typer.Option(metavar="FILE", help="contains the token that all members and clients share")
 ]
-TlsCertificate = Annotated[str | None, typer.Option(metavar="FILE", help="PEM: the certificate of this side")]
+TlsCertificate = Annotated[str | None, typer.Option(metavar="FILE", help="PEM: this side's certificate")]
 TlsKey = Annotated[str | None, typer.Option(metavar="FILE", help="PEM: its key")]
-TlsAuthorities = Annotated[str | None, typer.Option(metavar="FILE", help="PEM: who signs the certificates of all")]
+TlsAuthorities = Annotated[
+    str | None, typer.Option(metavar="FILE", help="PEM: the authorities that sign all certificates")
+]
 
 
 def show(lines: Iterable[str], told: Any, *, as_json: bool) -> None:

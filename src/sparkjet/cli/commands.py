@@ -65,8 +65,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
             raise
         # Also of doctor, which then has nothing else to look at.
         refused = AnalysisError(
-            f'{package} is not there for {sys.executable}: pip install "pyspark>=4.0,<5", or have the python directory '
-            "of SPARK_HOME and its lib/py4j-*.zip on the PYTHONPATH."
+            f'{package} is not installed for {sys.executable}: pip install "pyspark>=4.0,<5", or have the python '
+            "directory of SPARK_HOME and its lib/py4j-*.zip on the PYTHONPATH."
         )
         line, status = f"{PROGRAM}: {refused}", FAILED
     else:

@@ -129,7 +129,7 @@ def packages() -> Iterator[Finding]:
     yield from _one_version()
     there = [extra for extra, package in EXTRAS.items() if has_package(package)]
     absent = [extra for extra in EXTRAS if extra not in there]
-    told = f"extras that are there: {', '.join(there) or 'none'}"
+    told = f"installed extras: {', '.join(there) or 'none'}"
     remedy = f'If you need others: pip install "sparkjet[{",".join(absent)}]"' if absent else None
     yield Finding("packages", OK, told, remedy)
 

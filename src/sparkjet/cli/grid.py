@@ -69,14 +69,14 @@ def start(
             "ones",
         ),
     ] = "0,0,0,0",
-    max_memory: Annotated[str, typer.Option(help="what entries may take, such as 512m or 8g")] = "1g",
+    max_memory: Annotated[str, typer.Option(help="memory for entries, such as 512m or 8g")] = "1g",
     backup_count: Annotated[int, typer.Option(help="backups of a new cluster")] = 1,
     partitions: Annotated[int | None, typer.Option(help="of a new cluster (271)")] = None,
     leave_timeout: Annotated[
         float,
         typer.Option(
             metavar="SECONDS",
-            help="how long it waits, when it is stopped, while nobody else has what would go with it",
+            help="how long it waits, when it is stopped, while it holds data that no other member has",
         ),
     ] = 3600.0,
     jars: Annotated[

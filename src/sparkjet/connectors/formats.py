@@ -61,9 +61,9 @@ SOURCES: Mapping[str, SourceFormat] = {
 _ADMITTING = (4, 2)
 """The first line of Spark that tells a source written in Python how much of it to read."""
 _SET_BY_SPARK = "SPARK_LOCAL_DIRS", "SPARK_AUTH_SOCKET_TIMEOUT", "SPARK_BUFFER_SIZE", "SPARK_PYTHON_RUNTIME"
-"""What Spark adds to a source's environment when a stream starts, in the very map that tasks of other streams from the
-same source are being sent with: a task then failed with an OptionalDataException. Names that are there already change
-nothing in the map; their values are Spark's wherever a Python process is started."""
+"""Variables that Spark adds to a source's environment when a stream starts, while tasks of other streams from the same
+source are being sent with the same map: a task then failed with an OptionalDataException. Names that are there
+already change nothing in the map; their values are Spark's wherever a Python process is started."""
 
 
 def register_sources(

@@ -278,7 +278,7 @@ class Adoption:
 
     def _check_running(self, local: SparkCheckpoint, plan: Plan) -> None:
         if any(query.id == local.query_id() for query in plan.source.sparkSession.streams.active):
-            raise self._refused("is of a query that runs in this application. Stop that one first: query.stop()")
+            raise self._refused("belongs to a query that runs in this application. Stop that one first: query.stop()")
 
     def _check_sources(self, local: SparkCheckpoint, plan: Plan, done: int) -> None:
         for name in (f"commits/{done}", f"offsets/{done}", *([f"offsets/{done - 1}"] if done else ())):

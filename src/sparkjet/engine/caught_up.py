@@ -213,7 +213,7 @@ def _positions(offset: object) -> dict[str, Any]:
 
 
 def substream_of(path: str, columns: int) -> str:
-    """The name of the substream that a partition is, by so many columns."""
+    """The name of the substream that a partition is, given the number of its columns."""
     return path if columns > 1 else path.rpartition("/")[2]
 
 

@@ -161,7 +161,7 @@ class HomeErasure:
             raise AnalysisError(message)
         if copy.slot > self.slot:
             message = (
-                f'erase: copies: "{name}" has record {copy.slot}, and the home has come to record {self.slot} only: '
+                f'erase: copies: "{name}" has record {copy.slot}, and the home has records up to {self.slot} only: '
                 "the query was started, or erased from, in the copy. Erase from it as from any other home."
             )
             raise AnalysisError(message)

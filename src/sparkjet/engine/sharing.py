@@ -156,8 +156,8 @@ class Sharing:
         taken = [both for source in taking_sources(self.plan.source) for each in read if (both := _both(source, each))]
         if taken:
             message = (
-                f'{PUBLISH_AFTER.name}: {taken[0]} is also read by the query of "{self.before}", and what one of the '
-                "two takes from there the other one does not get. Let the broker copy the messages to a queue of "
+                f'{PUBLISH_AFTER.name}: {taken[0]} is also read by the query of "{self.before}", and rows that one of '
+                "the two takes, the other one does not get. Let the broker copy the messages to a queue of "
                 "another name, and read that; leave cleanSource out."
             )
             raise AnalysisError(message)

@@ -68,7 +68,7 @@ class StateLimit:
             marked = [output.name for output in plan.of_stages if output.marks_shed]
             if marked:
                 message = (
-                    f'option: {IS_SHED.name} marks what onStateLimit="shed" has closed early; without it nothing is. '
+                    f'option: {IS_SHED.name} marks windows that onStateLimit="shed" has closed early. '
                     f"Set {ON_STATE_LIMIT.name}, or leave {IS_SHED.name} out."
                 )
                 raise AnalysisError(message)
@@ -82,7 +82,7 @@ class StateLimit:
         if switches:
             message = (
                 f'option: {ON_STATE_LIMIT.name}="shed" and {PUBLISH_AFTER.name}: windows that close early before it is '
-                'decided whose they are would be nobody\'s. Set onStateLimit to "fail" until the switch is over.'
+                'decided which query publishes them would be lost. Set onStateLimit to "fail" until the switch is over.'
             )
             raise AnalysisError(message)
         for stage in plan.stages:

@@ -224,8 +224,8 @@ def _check_named(names: Sequence[str]) -> None:
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         message = (
-            f"start: two expectations of the query are called {twice[0]!r}, by which they are counted. Give each a "
-            "name of its own; or call expect(…) once, and make both results of what it returns."
+            f"start: two expectations of the query are called {twice[0]!r}, by which they are counted. Give each "
+            "another name; or call expect(…) once, and make both results of what it returns."
         )
         raise AnalysisError(message)
 

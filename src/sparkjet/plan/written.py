@@ -283,7 +283,7 @@ def last_offsets(committed: Committed, columns: Mapping[str, DataType], begins: 
     {'0/': 16, '1/': -1}
     """
     if len(committed.offsets) > 1:
-        message = f"history: its query reads {len(committed.offsets)} sources, and which rows are of which is not told"
+        message = f"history: its query reads {len(committed.offsets)} sources, and which rows are from which is unknown"
         raise AnalysisError(message)
     (text,) = committed.offsets.values()
     found: dict[str, int] = {}

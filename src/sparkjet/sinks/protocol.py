@@ -77,7 +77,7 @@ class TransactionId:
         return None if self.reached == MIN else self.reached
 
     def to_tell(self, rows: int) -> dict[str, Any]:
-        """The information for readers beside so many rows: a :class:`~sparkjet.time.WriterProgress`, as JSON."""
+        """Information for readers, beside this number of rows: a :class:`~sparkjet.time.WriterProgress`, as JSON."""
         own = WriterProgress(query=self.query, output=self.sink, epoch=self.epoch, watermark=self.watermark)
         found: dict[str, Any] = msgspec.to_builtins(msgspec.structs.replace(self.progress or own, rows=rows))
         return found

@@ -97,7 +97,7 @@ def read_epochs(
         frames = [_read(session, directory, *group) for group in groups.values()]
     except FileNotFoundError as error:
         message = (
-            f"read_files: {error.filename} is missing, which the manifest of {directory} names. Restore the file. With "
+            f"read_files: {error.filename} is in the manifest of {directory}, but is missing. Restore the file. With "
             "the option retention, old epochs leave the manifest before their files are deleted."
         )
         raise AnalysisError(message) from error

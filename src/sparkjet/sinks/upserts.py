@@ -32,8 +32,8 @@ def check_keys(schema: StructType, keys: Sequence[str]) -> None:
     for key in keys:
         if _is_nested(schema[key].dataType):
             message = (
-                f"keyColumns: {key!r} is {schema[key].dataType.simpleString()}, by which rows are not compared here. "
-                f'Take what is in it, select("{key}.…"), or to_json({key}).'
+                f"keyColumns: {key!r} is {schema[key].dataType.simpleString()}, which cannot be a key here. "
+                f'Take a part of it, select("{key}.…"), or to_json({key}).'
             )
             raise AnalysisError(message)
 

@@ -153,10 +153,10 @@ class Aligner:
             found: dict[str, int] = json.loads((Path(self._place) / file_of(start)).read_bytes())
         except FileNotFoundError as error:
             message = (
-                f"{self._source}: {MAX_DRIFT.name} needs to know how far event time has come, and nobody has said so "
-                f"at this offset in {self._place}. Only sparkjet's queries do: one of Spark's is to be started with "
-                "sj.stream(…).withWatermark(…)….writeStream, or without the option. Of one of sparkjet's, something "
-                "has removed the file: start it again, nothing is lost, and have cleaners of temporary files spare "
+                f"{self._source}: {MAX_DRIFT.name} needs to know how far event time has come, and no file in "
+                f"{self._place} says so for this offset. Only sparkjet's queries write one: start one of Spark's with "
+                "sj.stream(…).withWatermark(…)….writeStream, or without the option. If it is one of sparkjet's, the "
+                "file was removed: start it again, nothing is lost, and have cleaners of temporary files spare "
                 f"{_PREFIX}*, or set TMPDIR for the driver."
             )
             raise SourceError(message) from error

@@ -138,7 +138,7 @@ class SinkContract:
         target.sink.commit(of_successor, lambda: None)
         assert target.read() == [("k5", 5)]
 
-    def test_rows_that_it_refuses_are_told_from_other_failures_before_the_decision(
+    def test_rows_that_it_refuses_are_distinguished_from_other_failures_before_the_decision(
         self, spark: SparkSession, target: SinkUnderTest
     ) -> None:
         if target.refused is None:

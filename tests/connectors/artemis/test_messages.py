@@ -38,7 +38,7 @@ def test_headers_are_columns_and_the_rest_are_properties() -> None:
     }
 
 
-def test_what_is_not_there_is_null() -> None:
+def test_a_missing_value_is_null() -> None:
     message = message_of(Frame("MESSAGE", {**PLAIN, "timestamp": "0"}), "q", None)
     assert message.values == (b"", "21", "q", None, None, None, None, None, False, [])
 

@@ -145,7 +145,7 @@ def test_nothing_is_marked_if_the_destination_is_refused(
     assert newest_markers(address, query, "s") == []
 
 
-def test_all_messages_of_the_queue_of_markers_are_for_who_holds_it(
+def test_all_messages_of_the_queue_of_markers_are_for_its_holder(
     artemis: ArtemisServer, address: StompAddress, query: str
 ) -> None:
     queue = markers.queue_of(query, "s")

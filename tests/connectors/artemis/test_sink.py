@@ -58,7 +58,7 @@ class TestArtemis(SinkContract):
     OFTEN = (
         "test_nothing_is_seen_before_the_commit_and_everything_after",
         "test_a_commit_cut_short_is_finished_by_the_next",
-        "test_rows_that_it_refuses_are_told_from_other_failures_before_the_decision",
+        "test_rows_that_it_refuses_are_distinguished_from_other_failures_before_the_decision",
         "test_it_knows_later_epochs_or_says_that_it_cannot",
         "test_what_a_copy_of_the_home_has_published_is_not_taken_for_its_own",
     )

@@ -109,9 +109,7 @@ def test_a_broker_that_says_nothing_is_taken_for_dead(
         artemis.resume()
 
 
-def test_what_is_refused_is_told_in_the_brokers_words(
-    artemis: ArtemisServer, address: StompAddress, connected: Connect
-) -> None:
+def test_a_refusal_has_the_brokers_words(artemis: ArtemisServer, address: StompAddress, connected: Connect) -> None:
     with pytest.raises(RefusedError, match=r"User name \[guest\] or password is invalid"):
         StompConnection(dataclasses.replace(address, password="wrong"))
     connection = connected(dataclasses.replace(address, user=CLERK, password=CLERK))

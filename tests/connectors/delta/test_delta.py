@@ -58,7 +58,7 @@ class TestOnAPath(SinkContract):
         "test_a_commit_cut_short_is_finished_by_the_next",
         "test_orphans_of_earlier_drivers_are_rolled_back_but_not_the_decided",
         "test_epochs_that_are_committed_at_once_are_seen_once_whoever_commits_which",
-        "test_rows_that_it_refuses_are_told_from_other_failures_before_the_decision",
+        "test_rows_that_it_refuses_are_distinguished_from_other_failures_before_the_decision",
         "test_it_knows_later_epochs_or_says_that_it_cannot",
         "test_what_a_copy_of_the_home_has_published_is_not_taken_for_its_own",
     )

@@ -112,7 +112,7 @@ def test_a_copy_of_a_home_goes_on_if_the_other_has_only_committed_what_waited(
     assert numbers(table) == [1, 2, 3]
 
 
-def test_epochs_of_two_copies_are_told_apart_in_groups_too(delta: SparkSession, tmp_path: Path) -> None:
+def test_epochs_of_two_copies_are_distinguished_in_groups_too(delta: SparkSession, tmp_path: Path) -> None:
     rows = delta.sql("SELECT 'a' AS k, 1L AS n")
     sink = DeltaSink(PosixDirectory(tmp_path), delta)
     sink.check(rows.schema)

@@ -200,7 +200,7 @@ def test_columns_have_the_names_and_ids_in_the_files_that_the_table_maps(
     sink.commit(first, lambda: None)
 
 
-def test_a_null_in_a_mapped_column_is_told_by_the_table_s_name(delta: SparkSession, tmp_path: Path) -> None:
+def test_a_null_in_a_mapped_column_is_named_as_in_the_table(delta: SparkSession, tmp_path: Path) -> None:
     fields = [column("k", "string", 1), column("n", number=2) | {"nullable": False}]
     settings = {"delta.columnMapping.mode": "name", "delta.columnMapping.maxColumnId": "2"}
     table_with(tmp_path, ["columnMapping"], settings, fields)

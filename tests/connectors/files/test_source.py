@@ -86,7 +86,7 @@ def test_epochs_that_have_expired_before_they_were_read_are_an_error(tmp_path: P
         one.latestOffset(offset({"q": 1}, {"q": 1}), ReadAllAvailable())
 
 
-def test_what_it_cannot_read_is_named(tmp_path: Path, spark: SparkSession) -> None:
+def test_a_directory_that_it_cannot_read_is_named(tmp_path: Path, spark: SparkSession) -> None:
     for given, message in (
         ({}, r'needs a directory: load\("…"\)'),
         ({"path": "s3a://b/out"}, "s3a://b/out is not a directory of this machine"),
@@ -131,7 +131,7 @@ def test_columns_come_as_the_newest_epoch_has_them(spark: SparkSession, tmp_path
         (5_000_000_000, noon, "a b/c", "None", None),
     ]
     (tmp_path / one.partitions(one.initialOffset(), end)[0].value.path).unlink()
-    with pytest.raises(SourceError, match=r"is missing, which the manifest names\. Restore the file"):
+    with pytest.raises(SourceError, match=r"is in the manifest, but is missing\. Restore the file"):
         list(one.read(one.partitions(one.initialOffset(), end)[0]))
 
 

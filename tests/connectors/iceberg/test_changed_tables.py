@@ -104,7 +104,7 @@ def test_a_branch_is_given_rows_that_the_table_does_not_have(iceberg: SparkSessi
     main = sink_of(iceberg, tmp_path, rows)
     written(main, rows)
     audit = IcebergSink(main.table, iceberg, branch="audit")
-    with pytest.raises(AnalysisError, match=r'has no branch "audit", but main\. Make it first: ALTER TABLE … CREATE'):
+    with pytest.raises(AnalysisError, match=r'has no branch "audit", but main\. Create it: ALTER TABLE … CREATE'):
         audit.check(rows.schema)
     table = main.table._load()
     table.manageSnapshots().createBranch("audit").commit()

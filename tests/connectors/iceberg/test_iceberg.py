@@ -69,7 +69,7 @@ class TestOnAPath(SinkContract):
         "test_a_commit_cut_short_is_finished_by_the_next",
         "test_a_driver_that_slept_for_epochs_and_commits_again_changes_nothing",
         "test_epochs_that_are_committed_at_once_are_seen_once_whoever_commits_which",
-        "test_rows_that_it_refuses_are_told_from_other_failures_before_the_decision",
+        "test_rows_that_it_refuses_are_distinguished_from_other_failures_before_the_decision",
         "test_it_knows_later_epochs_or_says_that_it_cannot",
         "test_a_query_goes_on_from_a_copy_of_its_home",
     )

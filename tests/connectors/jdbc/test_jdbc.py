@@ -88,7 +88,7 @@ class TestOnMariaDB(OnADatabase):
         "test_an_epoch_without_rows_prepares_nothing",
         "test_a_repeated_commit_changes_nothing",
         "test_a_driver_that_was_itself_taken_over_rolls_back_nothing_of_its_successor",
-        "test_rows_that_it_refuses_are_told_from_other_failures_before_the_decision",
+        "test_rows_that_it_refuses_are_distinguished_from_other_failures_before_the_decision",
         "test_a_driver_that_slept_for_epochs_and_commits_again_changes_nothing",
         "test_it_knows_later_epochs_or_says_that_it_cannot",
         "test_what_a_copy_of_the_home_has_published_is_not_taken_for_its_own",
@@ -106,7 +106,7 @@ class TestOnH2(OnADatabase):
     OFTEN = (
         "test_a_commit_cut_short_is_finished_by_the_next",
         "test_orphans_of_earlier_drivers_are_rolled_back_but_not_the_decided",
-        "test_rows_that_it_refuses_are_told_from_other_failures_before_the_decision",
+        "test_rows_that_it_refuses_are_distinguished_from_other_failures_before_the_decision",
     )
 
     @pytest.fixture

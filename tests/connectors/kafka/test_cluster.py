@@ -124,7 +124,7 @@ def test_permanent_errors_are_not_retried(brokers: tuple[Broker, Broker]) -> Non
 
 
 @pytest.mark.parametrize("answer", [b"", b"\0\0", Encoder().int32(0).int32(2**30).encoded()])
-def test_what_is_not_kafka_is_named_and_nothing_of_it_is_used(brokers: tuple[Broker, Broker], answer: bytes) -> None:
+def test_a_server_that_is_not_kafka_is_named_and_not_used(brokers: tuple[Broker, Broker], answer: bytes) -> None:
     one, _ = brokers
     one.answers = {METADATA: lambda: answer}
     with (

@@ -51,7 +51,7 @@ def settings(**given: str) -> KafkaSourceSettings:
         ({"subscribe": "a", "kafka.bootstrap.servers": ""}, 'needs option("kafka.bootstrap.servers"'),
     ],
 )
-def test_what_is_set_wrongly_is_refused_before_the_start(given: dict[str, str], error: str) -> None:
+def test_wrong_settings_are_refused_before_the_start(given: dict[str, str], error: str) -> None:
     with pytest.raises(sj.AnalysisError) as caught:
         settings(**given)
     assert error in str(caught.value)

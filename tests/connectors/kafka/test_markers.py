@@ -68,7 +68,7 @@ def test_a_missing_end_marker_is_rewritten(broker: Broker, caplog: pytest.LogCap
         pytest.param(LIST, listing(OURS, state="CompleteCommit", producer=PRODUCER + 1), id="of another producer"),
     ],
 )
-def test_what_is_not_hanging_is_left_alone(broker: Broker, request_: int, answer: bytes) -> None:
+def test_a_transaction_that_does_not_hang_is_left_alone(broker: Broker, request_: int, answer: bytes) -> None:
     broker.answers[request_] = lambda: answer
     assert look(broker) == 0
 

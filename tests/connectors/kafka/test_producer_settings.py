@@ -93,7 +93,7 @@ def test_a_query_that_wants_less_gets_no_transactions(given: str, kept: str) -> 
         ({"topics": "x"}, 'did you mean "topic"'),
     ],
 )
-def test_what_cannot_work_is_named_and_its_value_is_not_shown(options: dict[str, str], message: str) -> None:
+def test_wrong_settings_are_named_without_their_values(options: dict[str, str], message: str) -> None:
     with pytest.raises(AnalysisError, match=message) as refused:
         settings(**options)
     assert SECRET not in str(refused.value)

@@ -133,7 +133,7 @@ def test_a_start_that_is_not_there_is_refused(kafka: KafkaServer, given: dict[st
         reader(kafka, subscribe=topic, **given).initialOffset()
 
 
-def test_what_is_missing_is_named(kafka: KafkaServer) -> None:
+def test_a_home_without_records_is_named(kafka: KafkaServer) -> None:
     topic = kafka.topic()
     with pytest.raises(sj.AnalysisError, match=r"subscribe names nowhere-.*, which the cluster does not have"):
         reader(kafka, subscribe=f"{topic},nowhere-{topic}").initialOffset()

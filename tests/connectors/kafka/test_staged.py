@@ -105,7 +105,7 @@ class TestInTasks(Contract):
         "test_an_epoch_without_rows_prepares_nothing",
         "test_a_repeated_commit_changes_nothing",
         "test_orphans_of_earlier_drivers_are_rolled_back_but_not_the_decided",
-        "test_rows_that_it_refuses_are_told_from_other_failures_before_the_decision",
+        "test_rows_that_it_refuses_are_distinguished_from_other_failures_before_the_decision",
         "test_what_a_copy_of_the_home_has_published_is_not_taken_for_its_own",
     )
 
@@ -236,7 +236,7 @@ def test_the_first_epoch_is_not_published_again_by_the_markers_of_another_topic(
     assert goes_on.published_after(transaction(1), handle) is None
 
 
-def test_a_backup_is_noticed_and_continued_from_only_if_told_so(
+def test_a_backup_is_noticed_and_continued_from_only_if_allowed(
     spark: SparkSession, kafka: KafkaServer, tmp_path: Path
 ) -> None:
     topic = kafka.topic()

@@ -104,7 +104,7 @@ def test_an_epoch_whose_beginning_readers_do_not_get_yet_is_not_taken_for_that_o
         assert alone.looks == {1: ["begun", "all"], 3: ["all"], 4: ["begun"]}.get(epoch, [])
 
 
-def test_a_topic_that_was_created_again_is_told_once(alone: Alone, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_topic_that_was_recreated_is_reported_once(alone: Alone, caplog: pytest.LogCaptureFixture) -> None:
     alone.made = {"out": "old"}
     alone.sink._ends.made = {"out": "old"}
     alone.deliver(1)

@@ -55,7 +55,10 @@ def test_rows_wait_in_the_home_unless_asked_otherwise(options: dict[str, str], e
     [
         ({"commit": "stage"}, 'commit="stage" is not one of staged, prepared; did you mean "staged"'),
         ({"onLostTransaction": "continue"}, "onLostTransaction: this is for commit=prepared.*leave it out"),
-        ({"commit": "prepared", "progressInterval": "1s"}, "progressInterval: without progressTopic nobody is told"),
+        (
+            {"commit": "prepared", "progressInterval": "1s"},
+            "progressInterval: with commit=prepared there are no markers without progressTopic",
+        ),
         ({"commit": "prepared", "progressTopic": "out"}, 'progressTopic: "out" is the topic of the rows'),
         ({**AT_LEAST_ONCE, "progressTopic": "p"}, "progressTopic: rows that are written at least once.*leave it out"),
         ({**AT_LEAST_ONCE, "commit": "staged"}, "staged is for processingGuarantee=exactly-once; leave commit out"),

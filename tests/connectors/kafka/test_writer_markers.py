@@ -28,7 +28,7 @@ def marker(epoch: int, watermark: int | None, **ends: list[int]) -> bytes:
 
 @law
 @given(STEPS, STEPS, READS)
-def test_each_partition_has_what_all_its_writers_have_told_of_what_was_read(
+def test_each_partition_has_the_progress_of_all_its_writers_up_to_its_position(
     one: list[Any], other: list[Any], reads: list[tuple[int, int]]
 ) -> None:
     markers, told = WriterMarkers(), []

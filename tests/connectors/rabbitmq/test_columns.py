@@ -56,7 +56,7 @@ def test_what_a_message_has_is_accepted() -> None:
         ("body string, headers numbers", _ONE, "column 'headers' has type map<string,bigint>, but must have map<str"),
     ],
 )
-def test_what_a_message_has_not_is_refused(columns: str, options: dict[str, str], message: str) -> None:
+def test_a_column_that_messages_lack_is_refused(columns: str, options: dict[str, str], message: str) -> None:
     with pytest.raises(AnalysisError, match=re.escape(message)):
         check_columns(schema(columns), settings(**options))
 

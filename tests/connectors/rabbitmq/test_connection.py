@@ -33,7 +33,9 @@ def closed(code: int, text: str) -> str:
         (StreamLostError("reset"), False, "broker:5672: StreamLostError: ('reset',)"),
     ],
 )
-def test_what_a_broker_refuses_is_told_from_what_passes(error: Exception, refused: bool, text: str) -> None:
+def test_a_refusal_of_a_broker_is_distinguished_from_a_passing_fault(
+    error: Exception, refused: bool, text: str
+) -> None:
     assert is_refused(error) == refused
     assert text in explain(AT, error)
     assert "s3cret" not in explain(AT, error)

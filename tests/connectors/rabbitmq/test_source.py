@@ -144,7 +144,7 @@ def test_a_queue_that_is_deleted_while_it_is_held_back_is_examined_again(
     connection.close()
 
 
-def test_a_queue_that_is_deleted_right_before_who_is_held_back_changes_is_told_as_such(
+def test_a_queue_that_is_deleted_right_before_others_are_held_back_is_reported_as_deleted(
     rabbitmq: RabbitServer, opened: Callable[..., RabbitSource]
 ) -> None:
     queue, other, connection = rabbitmq.queue(), rabbitmq.queue(), rabbitmq.connection()

@@ -69,7 +69,7 @@ def test_orphans_are_aborted(
     assert open_transactions(orders) == []
 
 
-def test_what_cannot_work_is_named(
+def test_unusable_arguments_are_named(
     kafka: KafkaServer, orders: Orders, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with Driver(replace(orders, epochs=1)) as driver:

@@ -328,7 +328,7 @@ class Fault(Exception):  # noqa: N818 - what is raised may be anything
 
 @contextmanager
 def fault_at(line: int, *files: str) -> Iterator[list[int]]:
-    """Raise at the line that is run as the so many-th in some files; yields how many there were."""
+    """Raise at the nth line that is run in some files; yields how many there were."""
     count = [0]
 
     def trace(frame: FrameType, event: str, _: Any) -> Any:

@@ -17,5 +17,5 @@ def test_it_survives_spark() -> None:
 
 
 @pytest.mark.parametrize("other", ["-", "17", "null", '{"clicks": {"0": 5}}', '{"logOffset": 3}', '{"queues": {}}'])
-def test_offsets_of_other_sources_are_told_apart(other: str) -> None:
+def test_offsets_of_other_sources_are_distinguished(other: str) -> None:
     assert QueueOffset.found_in(other) is None

@@ -133,7 +133,7 @@ def test_the_next_run_drops_what_the_record_says(
     assert rows(second, at, end) == ["body of m2"]
 
 
-def test_the_offset_names_who_is_held_back_and_drops_it_with_the_option(broker: Broker) -> None:
+def test_the_offset_names_partitions_that_are_held_back_and_drops_them_with_the_option(broker: Broker) -> None:
     def make(drift: int | None) -> AcknowledgingStreamReader:
         limits = Limits(messages=2)
         aligner = None if drift is None else Aligner(drift, place(), "sparkjet-rabbitmq")

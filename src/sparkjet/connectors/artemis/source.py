@@ -84,8 +84,8 @@ class Management:
             answers = self._answers(len(queues))
         except RefusedError as error:
             message = (
-                "this user may not ask how many messages a queue holds, by which sparkjet knows that it has read all: "
-                f'{error}. Allow it "manage" of {_MANAGEMENT}, and "createAddress", "createNonDurableQueue" and '
+                "this user may not ask how many messages a queue holds, which is how sparkjet knows that it has read "
+                f'all: {error}. Allow it "manage" of {_MANAGEMENT}, and "createAddress", "createNonDurableQueue" and '
                 f'"consume" of {_REPLIES}#.'
             )
             raise SourceError(message) from error

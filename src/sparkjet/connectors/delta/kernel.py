@@ -38,7 +38,7 @@ _PACKAGES = ",".join(
 _NEEDED = f"{KERNEL}.TableManager", f"{DEFAULTS}.engine.DefaultEngine", "io.delta.storage.LogStore"
 _LACKING = (
     'format("delta") needs Delta Kernel, which Spark does not have. Set spark.jars.packages to '
-    f"{_PACKAGES} before the session is made."
+    f"{_PACKAGES} before the session is created."
 )
 _NOT_FOUND = "io.delta.kernel.exceptions.TableNotFoundException"
 _FOUND = "io.delta.kernel.exceptions.TableAlreadyExistsException"

@@ -256,7 +256,7 @@ class DeltaSink:
         if version is None:
             message = (
                 f"There is no longer a Delta table in {where}. Nothing of the epoch is decided: restore the table, or "
-                "start the query again, which makes a new one."
+                "start the query again, which creates a new one."
             )
             raise SinkError(message)
         with looking_again(where):
@@ -304,7 +304,9 @@ class DeltaSink:
         for _ in range(_RACES):
             version = table.version()
             if version is None:
-                message = f"There is no longer a Delta table in {directory}, and epoch {last['epoch']} is to be added."
+                message = (
+                    f"There is no longer a Delta table in {directory}, but epoch {last['epoch']} is not yet added."
+                )
                 raise SinkError(message)
             missing, files = self._missing(table, version, handles)
             new = self._append(table, version, missing, displacing) if missing else frozenset()

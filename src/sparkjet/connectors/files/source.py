@@ -136,7 +136,7 @@ class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             opened = parquet.ParquetFile(wanted.path, coerce_int96_timestamp_unit="us")
         except FileNotFoundError as error:
             message = (
-                f"{SOURCE_NAME}: {wanted.path} is missing, which the manifest names. Restore the file. With the option "
+                f"{SOURCE_NAME}: {wanted.path} is in the manifest, but is missing. Restore the file. With the option "
                 "retention, old epochs leave the manifest before their files are deleted."
             )
             raise SourceError(message) from error

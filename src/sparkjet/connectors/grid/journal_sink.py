@@ -216,7 +216,7 @@ class GridJournalSink(GridVersionsSink[JournalVersion]):
         there = T.StructType.fromJson(msgspec.json.decode(newest.spark_schema))
         if there != self._schema:
             message = (
-                f"path: {self._place} has the columns {described(there)}, and these rows have the columns "
+                f"path: {self._place} has the columns {described(there)}, but these rows have the columns "
                 f"{described(self._schema)}. Write into another journal, or remove this one first: "
                 "python -m sparkjet grid journal remove."
             )

@@ -201,7 +201,7 @@ class GridMapSink(GridVersionsSink[MapVersion]):
         if newest.keys != self.keys or there != self._schema:
             message = (
                 f'path: map "{self._place.name}" has the keys {", ".join(newest.keys)} and the columns '
-                f"{described(there)}, and these rows have the keys {', '.join(self.keys)} and the columns "
+                f"{described(there)}, but these rows have the keys {', '.join(self.keys)} and the columns "
                 f"{described(self._schema)}. Write into another map, or remove this one first: "
                 "python -m sparkjet grid map remove."
             )

@@ -40,7 +40,7 @@ _PACKAGE = (
 )
 _LACKING = (
     'format("iceberg") needs Iceberg\'s library, which Spark does not have. Set spark.jars.packages to '
-    f"{_PACKAGE} before the session is made."
+    f"{_PACKAGE} before the session is created."
 )
 _MISSING = f"{_ERRORS}.NoSuchTableException", f"{_ERRORS}.NoSuchNamespaceException"
 _THERE = (f"{_ERRORS}.AlreadyExistsException",)
@@ -344,7 +344,7 @@ class CatalogTable(IcebergTable):
         if not settings:
             message = (
                 f'toTable: there is no catalog "{name}" of Iceberg\'s: {prefix}type (hadoop, hive, rest, jdbc, …) and '
-                "its options are not set. Set them before the session is made."
+                "its options are not set. Set them before the session is created."
             )
             raise AnalysisError(message)
         with _making:
@@ -365,7 +365,7 @@ class CatalogTable(IcebergTable):
                 # Spark writes the files of rows with the session's.
                 message = (
                     f"toTable: spark.sql.catalog.{name}.{key} is for the metadata of the catalog {name} only, and the "
-                    f"files of rows need it too. Set spark.hadoop.{own} before the session is made."
+                    f"files of rows need it too. Set spark.hadoop.{own} before the session is created."
                 )
                 raise AnalysisError(message)
             hadoop.set(own, value)

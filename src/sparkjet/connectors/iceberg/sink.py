@@ -254,7 +254,7 @@ class IcebergSink:
         if version is None:
             message = (
                 f"The Iceberg table {where} no longer exists. Nothing of the epoch is decided: restore the table, or "
-                "start the query again, which makes a new one."
+                "start the query again, which creates a new one."
             )
             raise SinkError(message)
         with looking_again(where):
@@ -331,7 +331,7 @@ class IcebergSink:
             return
         others = "" if version is None else ", ".join(version.branches)
         message = (
-            f'branch: {self.table.place} has no branch "{self.branch}"{others and f", but {others}"}. Make it first: '
+            f'branch: {self.table.place} has no branch "{self.branch}"{others and f", but {others}"}. Create it: '
             f"ALTER TABLE … CREATE BRANCH `{self.branch}`."
         )
         raise AnalysisError(message)
@@ -358,7 +358,7 @@ class IcebergSink:
         for _ in range(_RACES):
             version = table.version()
             if version is None:
-                raise SinkError(f"The table {table.place} no longer exists, and epoch {last['epoch']} is to be added.")
+                raise SinkError(f"The table {table.place} no longer exists; epoch {last['epoch']} is not yet added.")
             missing = self._missing(table, version, handles)
             if not missing or self._append(table, version, missing):
                 return version

@@ -117,7 +117,7 @@ class JdbcSettings:
             raise AnalysisError('start: format("jdbc") needs option("dbtable", "…"), the table to write to.')
         if _NAME.fullmatch(table) is None:
             message = (
-                f'dbtable: "{table}" is not the name of a table, which rows are written to. Give its name as it stands '
+                f'dbtable: "{table}" is not the name of a table to write rows to. Give its name as it stands '
                 'in SQL, with what qualifies it: shop.orders; quoted if it has other characters: shop."my orders".'
             )
             raise AnalysisError(message)

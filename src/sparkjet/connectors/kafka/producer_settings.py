@@ -106,8 +106,8 @@ class KafkaSettings:
             raise AnalysisError(message)
         if options[PROGRESS_INTERVAL] is not None and not progress:
             message = (
-                "progressInterval: without progressTopic nobody is told: with commit=prepared, there are markers only "
-                'where option("progressTopic", "…") names their topic.'
+                "progressInterval: with commit=prepared there are no markers without progressTopic. Name "
+                'their topic with option("progressTopic", "…"), or leave this option out.'
             )
             raise AnalysisError(message)
         return KafkaSettings(

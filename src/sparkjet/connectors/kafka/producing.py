@@ -50,7 +50,7 @@ _REMEDIES = {
     "sync (min.insync.replicas).",
     "CONCURRENT_TRANSACTIONS": "Brokers are still ending the transaction before, and cannot where too few replicas of "
     "the topic are in sync (min.insync.replicas), a partition has no leader, or the topic refuses what they write "
-    "for being a moment old (message.timestamp.before.max.ms).",
+    "because it is a moment old (message.timestamp.before.max.ms).",
     "INVALID_TIMESTAMP": "Compare this machine's clock with the brokers', and see the topic's "
     "message.timestamp.before.max.ms and message.timestamp.after.max.ms.",
 }
@@ -214,7 +214,7 @@ def _messages(part: pa.RecordBatch, topic: str | None) -> Iterable[tuple[str, li
             refused = "Kafka: the column topic is null in a row. Give each row its topic, or use the option topic."
             raise RefusedRowError(refused)
         if not NAME.fullmatch(where):
-            refused = f"Kafka: the column topic has {where!r}, which Kafka takes for no topic's name: {NAMES}."
+            refused = f"Kafka: the column topic has {where!r}, which is not a valid name of a topic: {NAMES}."
             raise RefusedRowError(refused)
         by_topic.setdefault(where, []).append(message)
     return by_topic.items()

@@ -281,7 +281,7 @@ def test_schemas_that_are_incompatible(wrote: Any, value: Any, reads: Any, told:
     assert told in wrong[0].message
 
 
-def test_fields_that_are_not_read_are_told_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_fields_that_are_not_read_are_reported_once(caplog: pytest.LogCaptureFixture) -> None:
     tell.cache_clear()
     wrote = {"type": "record", "name": "R", "fields": [{"name": "tip", "type": "int"}, {"name": FIELD, "type": "int"}]}
     for _ in range(2):

@@ -177,7 +177,7 @@ def test_columns_that_are_new_or_gone() -> None:
         (T.LongType(), message(1, after=5), "is not of type dict"),
     ],
 )
-def test_what_is_malformed(kind: T.DataType, value: bytes, told: str) -> None:
+def test_malformed_messages(kind: T.DataType, value: bytes, told: str) -> None:
     array, wrong = decoder(kind).array([value, None])
     assert array.to_pylist() == [None, None]
     assert told in wrong[0].message

@@ -155,7 +155,7 @@ def test_a_registry_that_is_away_costs_no_record(
     writer = writer.option("checkpointLocation", tmp_path / "home").option("deadLettersPath", tmp_path / "dead")
     registry.broken = 503
     with pytest.raises(
-        Exception, match=r"cannot be asked for /schemas/ids/\d+: it answers 503 .*No record was given up"
+        Exception, match=r"cannot be asked for /schemas/ids/\d+: it answers 503 .*No record was skipped"
     ):
         writer.trigger(availableNow=True).start().awaitTermination()
     registry.broken = None

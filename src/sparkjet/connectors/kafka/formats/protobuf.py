@@ -291,7 +291,7 @@ def _changed(theirs: Any, field: Any) -> str | None:
     if on_wire != wanted:
         return f"is {on_wire}, and is read as {wanted}"
     if wrote in _RANGES and not (_RANGES[reads][0] <= _RANGES[wrote][0] and _RANGES[wrote][1] <= _RANGES[reads][1]):
-        return f"is of type {wrote}, and is read as {reads}, which has not all of its numbers"
+        return f"is of type {wrote}, and is read as {reads}, which does not have all of its numbers"
     if field.message_type is not None:
         names = [each.message_type.full_name for each in (theirs, field)]
         if names[0] != names[1] and any(name.startswith("google.protobuf.") for name in names):

@@ -164,8 +164,8 @@ class Registry:
 
     def _away(self, path: str, why: str) -> SourceError:
         return SourceError(
-            f"sparkjet-kafka: the schema registry {self.url} cannot be asked for {path}: {why}. No record was given "
-            "up: the next start reads them again."
+            f"sparkjet-kafka: the schema registry {self.url} cannot be asked for {path}: {why}. No record was "
+            "skipped: the next start reads them again."
         )
 
 
