@@ -9,21 +9,21 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
 
-from pyspark.sql import SparkSession
+from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 
 from benchmarks import feed
 from benchmarks.report import Stretch, emit
 from benchmarks.work import STEP_SECONDS, Work
 
-AGGREGATES: Mapping[str, Callable[[Any], Any]] = {
-    "count": lambda functions: functions.count("*"),
-    "sum": lambda functions: functions.sum("value"),
-    "avg": lambda functions: functions.avg("price"),
-    "max": lambda functions: functions.max("value"),
-    "percentile": lambda functions: functions.percentile_approx("price", 0.9),
-    "entries": lambda functions: functions.sum("entry"),
-    "openings": lambda functions: functions.sum("opening"),
+AGGREGATES: Mapping[str, Callable[[], Column]] = {
+    "count": lambda: F.count("*"),
+    "sum": lambda: F.sum("value"),
+    "avg": lambda: F.avg("price"),
+    "max": lambda: F.max("value"),
+    "percentile": lambda: F.percentile_approx("price", 0.9),
+    "entries": lambda: F.sum("entry"),
+    "openings": lambda: F.sum("opening"),
 }
 
 
@@ -35,13 +35,11 @@ class Dialect:
         watermarked: Converts a DataFrame to a stream whose watermark follows ``ts`` without a lag.
         window: Creates a window from ``(column, length)`` or ``(column, length, step)``.
         session_window: Creates a window from ``(column, gap)``.
-        functions: The module of aggregate functions.
     """
 
     watermarked: Callable[[Any], Any]
     window: Callable[..., Any]
     session_window: Callable[..., Any]
-    functions: Any
 
 
 def results(session: SparkSession, work: Work, dialect: Dialect) -> Any:
@@ -54,14 +52,14 @@ def results(session: SparkSession, work: Work, dialect: Dialect) -> Any:
         stream = entries.union(openings)
     else:
         stream = dialect.watermarked(feed.rows(session, work))
-    aggregates = [AGGREGATES[name](dialect.functions).alias(name) for name in work.aggregates]
+    aggregates = [AGGREGATES[name]().alias(name) for name in work.aggregates]
     found = stream.groupBy(window.alias("window"), "key").agg(*aggregates)
     if work.shape == "both":
         return found.where("entries > 0 AND openings > 0")
     if work.shape == "busiest":
         each_end = dialect.window("window", step).alias("window")
         ends = found.withColumn("all", F.lit(0)).groupBy(each_end, F.col("all").alias("key"))
-        return ends.agg(dialect.functions.max("count").alias("count"))
+        return ends.agg(F.max("count").alias("count"))
     return found
 
 

@@ -17,7 +17,7 @@ from benchmarks.report import Results, emit
 from benchmarks.run import MANY_KEYS, heap
 from benchmarks.work import Work
 
-DIALECT = Dialect(lambda rows: rows.withWatermark("ts", "0 seconds"), F.window, F.session_window, F)
+DIALECT = Dialect(lambda rows: rows.withWatermark("ts", "0 seconds"), F.window, F.session_window)
 WARM_UP = 15
 MEASURED = 8
 FEW_WARM_UP = 3

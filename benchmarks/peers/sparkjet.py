@@ -18,7 +18,6 @@ from benchmarks.peers.micro_batches import Dialect, results, run_epochs
 from benchmarks.report import Results, emit
 from benchmarks.run import heap
 from benchmarks.work import Work
-from sparkjet import functions as J
 from sparkjet.api.stream import Stream
 
 
@@ -30,7 +29,7 @@ def dialect(work: Work) -> Dialect:
         named = rows.withColumn("substream", F.col("value") % work.substreams) if by else rows
         return sj.stream(named).withWatermark("ts", sj.limiting_lag("0 seconds"), by=by)
 
-    return Dialect(watermarked, sj.window, sj.session_window, J)
+    return Dialect(watermarked, sj.window, sj.session_window)
 
 
 def measure(work: Work, home: Path) -> Results:
