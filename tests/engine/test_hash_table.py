@@ -1,4 +1,4 @@
-"""The faster hash table is large where there are many groups, and serves final aggregations of several."""
+"""The hash table for partial aggregation is large where there are many groups."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sparkjet.engine.context import configure
-from sparkjet.engine.hash_table import CAPACITY, LARGE, MANY, ONLY_PARTIAL, SEVERAL, USUAL, make_room
+from sparkjet.engine.hash_table import CAPACITY, LARGE, MANY, USUAL, make_room
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -20,17 +20,6 @@ def test_many_groups_get_the_large_table(spark: SparkSession, groups: int | None
     configure(session, 2)
     make_room(session, groups)
     assert session.conf.get(CAPACITY) == capacity
-
-
-@pytest.mark.spark
-@pytest.mark.parametrize(("groups", "only"), [(None, "true"), (SEVERAL, "true"), (SEVERAL + 1, "false")])
-def test_several_groups_are_aggregated_finally_by_the_faster_table(
-    spark: SparkSession, groups: int | None, only: str
-) -> None:
-    session = spark.newSession()
-    configure(session, 2)
-    make_room(session, groups)
-    assert session.conf.get(ONLY_PARTIAL) == only
 
 
 @pytest.mark.spark
