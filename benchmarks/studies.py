@@ -21,6 +21,7 @@ STUDIES = {
     "T12": "pipelines",
     "T18": "rolling",
     "T19": "operators",
+    "MK": "many_keys",
     "T20": "stores",
     "P1": "projection",
     "DL": "dead_letters",

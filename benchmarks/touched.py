@@ -1,4 +1,4 @@
-"""The cost of an epoch that touches 1,000 of few keys and of many, which take turns in one warm driver."""
+"""The cost of an epoch that touches some of few keys and of many, which take turns in one warm driver."""
 
 from __future__ import annotations
 
@@ -35,19 +35,27 @@ class Feed(Protocol):
         """The operator that is measured."""
 
     def touch(self) -> tuple[float, int]:
-        """One epoch of 1,000 keys: its seconds from partial rows to results, and the number of results."""
+        """One epoch of so many keys: its seconds from partial rows to results, and the number of results."""
 
 
-def touched(identifier: str, what: str, feed_of: Callable[[int], Feed]) -> Ratio:
+def touched(
+    identifier: str,
+    what: str,
+    feed_of: Callable[[int], Feed],
+    sizes: tuple[int, int] = SIZES,
+    keys: int = TOUCHED,
+) -> Ratio:
     """The median time of an epoch with few keys by that with many.
 
     Args:
         identifier: Of the ratio.
         what: What is touched, such as ``open sessions``.
         feed_of: Makes the operator, with this many keys.
+        sizes: Few keys and many.
+        keys: How many an epoch touches.
     """
-    feeds = {size: feed_of(size) for size in SIZES}
-    seconds: dict[int, list[float]] = {size: [] for size in SIZES}
+    feeds = {size: feed_of(size) for size in sizes}
+    seconds: dict[int, list[float]] = {size: [] for size in sizes}
     for round_ in range(WARM_UP + ROUNDS):
         for size, feed in feeds.items():
             taken, results = feed.touch()
@@ -56,6 +64,6 @@ def touched(identifier: str, what: str, feed_of: Callable[[int], Feed]) -> Ratio
             if round_ >= WARM_UP:
                 seconds[size].append(taken)
     # Of medians: which of two neighbouring epochs merges segments does not depend on the size.
-    few, many = (statistics.median(seconds[size]) for size in SIZES)
-    told = f"an epoch that touches {TOUCHED:,} of {SIZES[1]:,} {what}"
-    return Ratio.of_seconds(identifier, told, Goal(f"{TOUCHED:,} of {SIZES[0]:,}", GOAL), [many], [few])
+    few, many = (statistics.median(seconds[size]) for size in sizes)
+    told = f"an epoch that touches {keys:,} of {sizes[1]:,} {what}"
+    return Ratio.of_seconds(identifier, told, Goal(f"{keys:,} of {sizes[0]:,}", GOAL), [many], [few])
