@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import subprocess
+import sys
 import weakref
 from typing import TYPE_CHECKING, Any
 
@@ -10,9 +12,12 @@ import confluent_kafka
 import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaError
+from pyspark import cloudpickle
 
+from sparkjet.connectors.kafka import native, producing
 from sparkjet.connectors.kafka.native import ArrowProducer, library
 from sparkjet.connectors.kafka.producing import KafkaWriter, Queue, producer_of
+from sparkjet.sinks import attempt
 from tests.protocol.kafka.checks import committed
 
 if TYPE_CHECKING:
@@ -68,6 +73,19 @@ def test_the_same_key_goes_to_the_partition_of_every_other_producer(kafka: Kafka
     assert [where[b"ours", key] for key in keys] == [where[b"theirs", key] for key in keys]
 
 
+def test_named_partitions_of_a_topic_that_is_not_known_yet_are_written_in_a_transaction(kafka: KafkaServer) -> None:
+    topic, properties = kafka.topic(partitions=3), {**kafka.client(), "transactional.id": "named"}
+    producer = producer_of(properties, headers=False)
+    producer.init_transactions(60)
+    producer.begin_transaction()
+    queue = Queue(producer)
+    queue.put(topic, [{"key": b"k", "value": b"%d" % n, "partition": n % 3} for n in range(9)])
+    queue.drain()
+    producer.commit_transaction(60)
+    found = sorted((message.partition(), int(message.value())) for message in committed(kafka, topic))
+    assert found == [(where, n) for where in range(3) for n in range(where, 9, 3)]
+
+
 def test_a_row_that_is_refused_at_once_is_an_error_with_its_topic() -> None:
     queue = Queue(producer_of({**NOBODY, "message.max.bytes": "1000"}, headers=False))
     rows = pa.record_batch({"value": pa.array([b"x", bytes(2000), b"y"])})
@@ -99,7 +117,7 @@ def test_a_producer_that_was_fenced_says_so(kafka: KafkaServer) -> None:
     assert committed(kafka, topic) == []
 
 
-@pytest.mark.parametrize("property_", [("no.such.property", "1"), ("linger.ms", "soon")])
+@pytest.mark.parametrize("property_", [("no.such.property", "1"), ("message.max.bytes", "many")])
 def test_what_librdkafka_does_not_take_is_an_error_as_of_confluent_kafka(property_: tuple[str, str]) -> None:
     name, value = property_
     with pytest.raises(confluent_kafka.KafkaException) as refused:
@@ -119,6 +137,24 @@ def test_a_producer_that_nobody_has_is_gone_at_once() -> None:
         assert gone() is None
     finally:
         gc.enable()
+
+
+def test_tasks_take_it_with_them_to_where_sparkjet_is_not_installed() -> None:
+    shipped = attempt, native, producing
+    for module in shipped:
+        cloudpickle.register_pickle_by_value(module)
+    try:
+        writer = cloudpickle.dumps(KafkaWriter(NOBODY, None, "t"))
+    finally:
+        for module in shipped:
+            cloudpickle.unregister_pickle_by_value(module)
+    worker = (
+        "import sys; sys.modules['sparkjet'] = None\n"
+        "from pyspark import cloudpickle; import pyarrow\n"
+        "print(cloudpickle.loads(sys.stdin.buffer.read()).write('only', []))"
+    )
+    answered = subprocess.run([sys.executable, "-c", worker], input=writer, capture_output=True, check=False)
+    assert answered.stdout == b"('', 0)\n", answered.stderr.decode()
 
 
 def test_rows_with_headers_take_the_other_way() -> None:

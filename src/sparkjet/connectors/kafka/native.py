@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import weakref
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import confluent_kafka
@@ -28,6 +28,11 @@ _FUNCTIONS: Mapping[str, tuple[Any, list[Any]]] = {
     "topic_new": (_POINTER, [_POINTER, _TEXT, _POINTER]),
     "topic_name": (_TEXT, [_POINTER]),
     "topic_destroy": (None, [_POINTER]),
+    "produce": (
+        _INT,
+        [_POINTER, ctypes.c_int32, _INT, _POINTER, ctypes.c_size_t, _POINTER, ctypes.c_size_t, _POINTER],
+    ),
+    "last_error": (_INT, []),
     "produce_batch": (_INT, [_POINTER, ctypes.c_int32, _INT, _POINTER, _INT]),
     "poll": (_INT, [_POINTER, _INT]),
     "flush": (_INT, [_POINTER, _INT]),
@@ -45,16 +50,14 @@ _FUNCTIONS: Mapping[str, tuple[Any, list[Any]]] = {
 }
 """The functions ``rd_kafka_…`` that are called, each with its result and its arguments."""
 _PRODUCER, _FROM_PARTITIONER = 0, -1
-_COPY, _EACH_PARTITION = 0x2, 0x8
-"""Flags: librdkafka copies the bytes; each message names its partition."""
+_COPY = 0x2
+"""The flag by which librdkafka copies the bytes."""
 _ERROR_SIZE, _INVALID = 512, -186
-_WORDS, _HALVES = 9, 18
-"""The size of ``rd_kafka_message_t`` in words of eight bytes, and of four."""
-_VALUE, _VALUE_SIZE, _KEY, _KEY_SIZE = 3, 4, 5, 6
-_ERROR, _TOPIC, _PARTITION = 0, 8, 4
-"""Where it has its error (a half), its topic (in bytes), and its partition (a half)."""
+_WORDS, _VALUE, _VALUE_SIZE, _KEY, _KEY_SIZE = 9, 3, 4, 5, 6
+"""The size of ``rd_kafka_message_t`` in words of eight bytes, and what they are; its error is half of the first."""
+_TOPIC = 8
+"""Where it has its topic, in bytes."""
 _FLAGS = ("is_fatal", "is_retriable", "txn_requires_abort")
-_EMPTY = ctypes.create_string_buffer(1)
 
 
 def library() -> Any:
@@ -99,27 +102,41 @@ class ArrowProducer:
 
     def produce_rows(self, topic: str, rows: pa.RecordBatch) -> None:
         """Hand over rows, in order: columns ``value`` and perhaps ``key`` and ``partition``; their bytes are copied."""
-        count, names = rows.num_rows, rows.schema.names
-        messages = bytearray(8 * _WORDS * count)
-        words, halves = memoryview(messages).cast("q"), memoryview(messages).cast("i")
-        kept = []
-        for name, where, size in (("value", _VALUE, _VALUE_SIZE), ("key", _KEY, _KEY_SIZE)):
-            if name in names:
-                column = rows.column(name).cast(pa.large_binary())
-                # Until the bytes are copied.
-                kept.append(column)
-                addresses, sizes = _pointed(column)
-                words[where::_WORDS], words[size::_WORDS] = _numbers(addresses, "q"), _numbers(sizes, "q")
-        flags = _COPY
-        if "partition" in names:
-            partitions = pc.fill_null(rows.column("partition").cast(pa.int32()), _FROM_PARTITIONER)
-            halves[_PARTITION::_HALVES] = _numbers(partitions, "i")
-            flags |= _EACH_PARTITION
+        found = [
+            # Until the bytes are copied.
+            (rows.column(name).cast(pa.large_binary()), where, size)
+            for name, where, size in (("value", _VALUE, _VALUE_SIZE), ("key", _KEY, _KEY_SIZE))
+            if name in rows.schema.names
+        ]
+        messages = bytearray(8 * _WORDS * rows.num_rows)
+        words = memoryview(messages).cast("q")
+        for column, where, size in found:
+            words[where::_WORDS], words[size::_WORDS] = map(_numbers, _pointed(column))
+        if "partition" in rows.schema.names:
+            partitions = pc.fill_null(rows.column("partition"), _FROM_PARTITIONER).to_pylist()
+            self._produce_each(topic, partitions, words)
+        else:
+            self._produce_all(topic, messages, rows.num_rows)
+
+    def _produce_all(self, topic: str, messages: bytearray, count: int) -> None:
         address = ctypes.addressof(ctypes.c_char.from_buffer(messages))
-        taken = self._kafka.rd_kafka_produce_batch(self._topic(topic), _FROM_PARTITIONER, flags, address, count)
+        taken = self._kafka.rd_kafka_produce_batch(self._topic(topic), _FROM_PARTITIONER, _COPY, address, count)
         if taken < count:
-            refused = next(code for code in halves[_ERROR::_HALVES] if code)
+            refused = next(code for code in memoryview(messages).cast("i")[:: 2 * _WORDS] if code)
             self.failures.append((confluent_kafka.KafkaError(refused), topic))
+
+    def _produce_each(self, topic: str, partitions: Sequence[int], words: memoryview) -> None:
+        """Like :meth:`_produce_all`, one by one.
+
+        A batch into named partitions of a topic that is not known yet would add partition -1 to the transaction, which
+        the brokers refuse.
+        """
+        handle, produce = self._topic(topic), self._kafka.rd_kafka_produce
+        parts = (words[where::_WORDS].tolist() for where in (_VALUE, _VALUE_SIZE, _KEY, _KEY_SIZE))
+        for partition, *message in zip(partitions, *parts, strict=True):
+            if produce(handle, partition, _COPY, *message, None):
+                self.failures.append((confluent_kafka.KafkaError(self._kafka.rd_kafka_last_error()), topic))
+                return
 
     def poll(self, seconds: float) -> None:
         """Wait for reports of deliveries."""
@@ -205,18 +222,17 @@ def _pointed(column: pa.Array) -> tuple[pa.Array, pa.Array]:
     """The address and the size of each value, both 0 for a null."""
     _, offsets, data = column.buffers()
     starts = pa.Array.from_buffers(pa.int64(), len(column), [None, offsets], offset=column.offset)
-    # No value may seem to be a null, not even an empty one among empty ones.
-    addresses = pc.add(starts, data.address if data is not None and data.size else ctypes.addressof(_EMPTY))
+    # Not 0, which is a null, even where no value has a byte.
+    addresses = pc.add(starts, data.address if data is not None and data.size else offsets.address)
     sizes = pc.binary_length(column)
     if column.null_count:
         addresses, sizes = pc.if_else(column.is_valid(), addresses, 0), pc.fill_null(sizes, 0)
     return addresses, sizes
 
 
-def _numbers(array: pa.Array, kind: str) -> Any:
-    size = array.type.bit_width // 8
-    start = size * array.offset
-    return memoryview(array.buffers()[1])[start : start + size * len(array)].cast(kind)  # type: ignore[call-overload]
+def _numbers(array: pa.Array) -> Any:
+    words = memoryview(array.cast(pa.int64()).buffers()[1]).cast("q")
+    return words[array.offset : array.offset + len(array)]
 
 
 def _error(code: int, text: str, *flags: bool) -> confluent_kafka.KafkaException:
