@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import struct
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -137,11 +138,14 @@ class Deliveries:
         return found
 
 
+@functools.cache
+def _layout(flags: int) -> tuple[tuple[int, int | None], ...]:
+    return tuple((kind, place) for flag, kind, place in _LAYOUT if flags & flag)
+
+
 def _properties(data: bytes, at: int, flags: int) -> Properties:
     found: list[Any] = [None] * len(Properties._fields)
-    for flag, kind, place in _LAYOUT:
-        if not flags & flag:
-            continue
+    for kind, place in _layout(flags):
         if kind == _SHORT_TEXT:
             text, at = _text(data, at)
             if place is not None:
