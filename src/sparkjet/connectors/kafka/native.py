@@ -222,8 +222,8 @@ def _pointed(column: pa.Array) -> tuple[pa.Array, pa.Array]:
     """The address and the size of each value, both 0 for a null."""
     _, offsets, data = column.buffers()
     starts = pa.Array.from_buffers(pa.int64(), len(column), [None, offsets], offset=column.offset)
-    # Not 0, which is a null, even where no value has a byte.
-    addresses = pc.add(starts, data.address if data is not None and data.size else offsets.address)
+    # Arrow has an address, though of nothing, where no value has a byte: an empty value does not become a null.
+    addresses = pc.add(starts, data.address)
     sizes = pc.binary_length(column)
     if column.null_count:
         addresses, sizes = pc.if_else(column.is_valid(), addresses, 0), pc.fill_null(sizes, 0)
