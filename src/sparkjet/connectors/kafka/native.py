@@ -95,7 +95,9 @@ class ArrowProducer:
         self._topics: dict[str, int] = {}
         report = _reporting(functions, self.failures)
         self._handle = _created(functions, properties, report)
-        weakref.finalize(self, _destroy, functions, self._handle, self._topics, report)
+        ended = weakref.finalize(self, _destroy, functions, self._handle, self._topics, report)
+        # A process that ends does not wait for brokers.
+        ended.atexit = False
 
     def __len__(self) -> int:
         return int(self._kafka.rd_kafka_outq_len(self._handle))
