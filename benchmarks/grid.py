@@ -44,7 +44,7 @@ STATE = 96
 WARM_UP = 2
 ROUNDS = 7
 KILLS = 3
-BARE, HAZELCAST = Goal("bare Flight", 0.8), Goal("Hazelcast", 1.0)
+BARE, HAZELCAST = Goal("bare Flight", 0.9), Goal("Hazelcast", 1.0)
 SCHEMA = pa.schema([("key", pa.int64()), ("at", pa.int64()), ("state", pa.binary(STATE))])
 
 

@@ -22,13 +22,12 @@ from benchmarks.studies import main
 from benchmarks.work import Goal
 from sparkjet.api.stream import Stream
 
-SIZES = (10_000, 1_000_000)
-"""Rows of an epoch."""
+GOALS = {10_000: (1 / 1.3, 0.0), 1_000_000: (1.0, 0.9)}
+"""By the rows of an epoch: into files, and into foreachBatch."""
 EPOCHS = 16
 MEASURED = 10
 """The last ones: in the first ones Java compiles."""
 ROUNDS = 3
-GOAL = 1 / 1.3
 SCHEMA = "ts timestamp, key long, value long, price double"
 
 Rows = TypeVar("Rows", DataFrame, Stream)
@@ -96,7 +95,7 @@ def study() -> list[Ratio]:
     session = local_session()
     ratios = []
     with tempfile.TemporaryDirectory(prefix="sparkjet-pipelines-") as directory:
-        for size in SIZES:
+        for size, goals in GOALS.items():
             given = Path(directory) / f"{size}"
             feed(session, size, given)
             found: dict[str, list[float]] = {}
@@ -108,7 +107,7 @@ def study() -> list[Ratio]:
                     taken = seconds(session, given, home, writer)
                     if round_:
                         found.setdefault(writer.__name__, []).append(taken)
-            for writer, how, goal in ((ours, "files", GOAL), (ours_as_batches, "foreachBatch", 0.0)):
+            for writer, how, goal in zip((ours, ours_as_batches), ("files", "foreachBatch"), goals, strict=True):
                 what = f"no windows, {size:,} rows of an epoch, into {how}"
                 pair = found[writer.__name__], found[theirs.__name__]
                 ratios.append(Ratio.of_seconds("T12", what, Goal("Spark's foreachBatch", goal), *pair, size))

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 MESSAGES = 200_000
 ACKNOWLEDGED = 500
 PREFETCH = 1000
+GOAL = 0.85
 
 
 def fill(server: RabbitServer, queues: Sequence[str]) -> None:
@@ -84,7 +85,7 @@ def study() -> list[Ratio]:
         def ours(session: SparkSession, queues: Sequence[str]) -> float:
             return through_spark(session, server, queues)
 
-        return compared("RQ", "RabbitMQ", MESSAGES, server.queue, ours, lambda queues: bare(server, queues))
+        return compared("RQ", "RabbitMQ", MESSAGES, server.queue, ours, lambda queues: bare(server, queues), GOAL)
 
 
 if __name__ == "__main__":

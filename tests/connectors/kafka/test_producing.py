@@ -13,8 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkjet.connectors.kafka import producing
-from sparkjet.connectors.kafka.producing import WAITING_BYTES, WAITING_ROWS, ProduceError, Queue, _messages, explain
+from sparkjet.connectors.kafka.producing import WAITING_BYTES, WAITING_ROWS, ProduceError, Queue, _by_topic, explain
+from sparkjet.connectors.kafka.producing import _messages as _of_rows
 from tests.laws import law
+
+
+def _messages(part: pa.RecordBatch, topic: str | None) -> list[tuple[str, list[dict[str, Any]]]]:
+    return [(where, _of_rows(rows)) for where, rows in _by_topic(part, topic)]
 
 
 class Waiting:

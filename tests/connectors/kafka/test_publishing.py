@@ -87,6 +87,7 @@ class Destination:
             1_700_000_000_000_000,
             (0, 0),
             None,
+            False,
             self.longest,
             self.patience,
         )

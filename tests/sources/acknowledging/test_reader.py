@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import closing
 from functools import partial
@@ -15,6 +15,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from sparkjet.errors import SourceError
 from sparkjet.sources.acknowledging import reader as module
+from sparkjet.sources.acknowledging.contract import Message
 from sparkjet.sources.acknowledging.control import Acknowledge, ControlClient, Held, Start, Stop
 from sparkjet.sources.acknowledging.ledger import LedgerState
 from sparkjet.sources.acknowledging.reader import AcknowledgingStreamReader, ReaderSettings
@@ -92,6 +93,29 @@ def test_a_run_reads_what_there_is_in_batches_of_the_limit(
     first.stop()
     assert broker.unacknowledged == []
     assert not Path(at["receiver"]).parent.exists()
+
+
+class OneByOne(BrokerSource):
+    """Gets a message at a time."""
+
+    def receive(self, most: int, seconds: float) -> Sequence[Message]:
+        """See :meth:`AcknowledgingSource.receive`."""
+        return super().receive(min(most, 1), seconds)
+
+
+@pytest.mark.parametrize(("limit", "wanted"), [(ALL, 9), (ReadMaxRows(4), 4)])
+def test_a_run_that_ends_by_itself_reads_much_at_once(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, limit: Any, wanted: int
+) -> None:
+    monkeypatch.setattr(module, "_GATHERING", LONG)
+    broker.send("orders", *(f"m{number}" for number in range(9)))
+    reader = AcknowledgingStreamReader(partial(OneByOne, broker), SCHEMA, ReaderSettings())
+    try:
+        reader.prepareForTriggerAvailableNow()
+        at = started(reader, reader.initialOffset())
+        assert reader.latestOffset(at, limit)["queues"] == {"orders": wanted, "returns": 0}
+    finally:
+        reader.stop()
 
 
 def test_a_run_does_not_end_before_its_last_epoch_is_acknowledged(

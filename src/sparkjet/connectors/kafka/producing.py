@@ -10,11 +10,14 @@ import contextlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 import confluent_kafka
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from sparkjet.connectors.kafka.native import ArrowProducer, library
 from sparkjet.sinks.attempt import attempt, pooled_attempt
 
 SLICE = 10_000
@@ -25,6 +28,8 @@ WAITING_ROWS = 200_000
 """The most bytes and rows that may wait for the brokers, in a task's memory."""
 _BYTES = frozenset({"key", "value"})
 _HEADERS = pa.list_(pa.struct([("key", pa.binary()), ("value", pa.binary())]))
+_UNDECIDED = -1
+"""The partition of a row for which librdkafka chooses one."""
 _SINGLY = frozenset({"headers", "partition"})
 """Parts of a message that are lost in a batch, so that the message must be produced on its own."""
 
@@ -108,17 +113,19 @@ class KafkaWriter:
         it, and the driver commits or aborts it.
         """
         name = "" if self.prefix is None else f"{self.prefix}{writer}"
+        filled = iter(batches)
+        first = next(filled, None)
+        headers = first is not None and "headers" in first.schema.names
         producer: Any = None
         try:
-            # Reports of successful deliveries would cost more than the rows.
-            properties = {**self.properties, "delivery.report.only.error": True}
-            producer = confluent_kafka.Producer({**properties, "transactional.id": name} if name else properties)
+            properties = {**self.properties, "transactional.id": name} if name else self.properties
+            producer = producer_of(properties, headers=headers)
             # A new producer epoch for each transaction: otherwise a repeated commit of the last one would commit this.
             if name:
                 producer.init_transactions(self.patience)
                 producer.begin_transaction()
             queue = Queue(producer)
-            for _ in queue.fill(batches, self.topic):
+            for _ in queue.fill([] if first is None else chain([first], filled), self.topic):
                 pass
             before_prepare()
             queue.drain()
@@ -140,12 +147,25 @@ class KafkaWriter:
         return attempt(self.write, batches) if self.prefix is None else pooled_attempt(self.write, batches)
 
 
+def producer_of(properties: Mapping[str, Any], *, headers: bool) -> Any:
+    """A producer, of confluent-kafka's kind if the rows have headers or librdkafka cannot be called without it."""
+    # Reports of successful deliveries would cost more than the rows.
+    made = {**properties, "delivery.report.only.error": True}
+    functions = None if headers else library()
+    return confluent_kafka.Producer(made) if functions is None else ArrowProducer(functions, made)
+
+
 class Queue:
     """Messages on their way to the brokers, bounded by what a task's memory should hold."""
 
     def __init__(self, producer: Any) -> None:
         self._producer = producer
         self._failed: list[tuple[confluent_kafka.KafkaError, str | None]] = []
+        self._arrow = isinstance(producer, ArrowProducer)
+        if self._arrow:
+            self._failed = producer.failures
+            # Of an earlier transaction, which was rolled back.
+            self._failed.clear()
         self.rows = 0
 
     def fill(self, batches: Iterable[pa.RecordBatch], topic: str | None) -> Iterator[int]:
@@ -155,20 +175,33 @@ class Queue:
             step = max(1, min(SLICE, int(SLICE_BYTES / size)))
             for start in range(0, batch.num_rows, step):
                 part = batch.slice(start, step)
-                for where, messages in _messages(part, topic):
-                    self.put(where, messages)
+                for where, rows in _by_topic(part, topic):
+                    if self._arrow:
+                        self._put_rows(where, rows)
+                    else:
+                        self.put(where, _messages(rows))
                 self.make_room(size)
                 yield part.num_rows
 
     def put(self, topic: str, messages: list[dict[str, Any]]) -> None:
         """Hand messages to librdkafka, in order."""
+        if self._arrow:
+            self._put_rows(topic, pa.RecordBatch.from_pylist(messages))
+            return
         # produce_batch drops headers and each message's own partition: librdkafka would choose one.
         if messages and not _SINGLY.isdisjoint(messages[0]):
             for message in messages:
                 self._producer.produce(topic, on_delivery=self._delivered, **message)
         elif self._producer.produce_batch(topic, messages, on_delivery=self._delivered) < len(messages):
             self._failed += [(message["_error"], topic) for message in messages if "_error" in message][:1]
-        self.rows += len(messages)
+        self._have_put(len(messages))
+
+    def _put_rows(self, topic: str, rows: pa.RecordBatch) -> None:
+        self._producer.produce_rows(topic, rows)
+        self._have_put(rows.num_rows)
+
+    def _have_put(self, count: int) -> None:
+        self.rows += count
         self._producer.poll(0)
         self._check()
 
@@ -196,28 +229,45 @@ class Queue:
             raise confluent_kafka.KafkaException(*self._failed[0])
 
 
-def _messages(part: pa.RecordBatch, topic: str | None) -> Iterable[tuple[str, list[dict[str, Any]]]]:
-    """Messages as librdkafka takes them, by topic, in order within each topic."""
-    names = [name for name in part.schema.names if name != "topic"]
-    values = [_python(part.column(name), name) for name in names]
-    messages: list[dict[str, Any]]
-    if names == ["key", "value"]:
-        # Takes a third of the time of the general case.
-        messages = [{"key": key, "value": value} for key, value in zip(*values, strict=True)]
-    else:
-        messages = [dict(zip(names, row, strict=True)) for row in zip(*values, strict=True)]
+def _by_topic(part: pa.RecordBatch, topic: str | None) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """Rows by their topic, in order within each topic, as librdkafka takes them: without that column."""
+    names = part.schema.names
+    if "partition" in names:
+        part = part.set_column(names.index("partition"), "partition", _partitions(part.column("partition")))
+    rows = part.select([name for name in names if name != "topic"])
     if topic is not None:
-        return [(topic, messages)]
-    by_topic: dict[str, list[dict[str, Any]]] = {}
-    for where, message in zip(part.column("topic").to_pylist(), messages, strict=True):
-        if where is None:
-            refused = "Kafka: the column topic is null in a row. Give each row its topic, or use the option topic."
-            raise RefusedRowError(refused)
+        yield topic, rows
+        return
+    topics = part.column("topic").dictionary_encode()
+    if topics.null_count:
+        refused = "Kafka: the column topic is null in a row. Give each row its topic, or use the option topic."
+        raise RefusedRowError(refused)
+    given = topics.dictionary.to_pylist()
+    for where in given:
         if not NAME.fullmatch(where):
             refused = f"Kafka: the column topic has {where!r}, which is not a valid name of a topic: {NAMES}."
             raise RefusedRowError(refused)
-        by_topic.setdefault(where, []).append(message)
-    return by_topic.items()
+    for number, where in enumerate(given):
+        yield where, rows.filter(pc.equal(topics.indices, number)) if len(given) > 1 else rows
+
+
+def _partitions(column: pa.Array) -> pa.Array:
+    found = pc.fill_null(column.cast(pa.int32()), _UNDECIDED)
+    if pc.min(column).as_py() is not None and pc.min(column).as_py() < 0:
+        # librdkafka takes -1 for a null.
+        message = "Kafka: the column partition has a negative number. Leave it null where the key is to decide."
+        raise RefusedRowError(message)
+    return found
+
+
+def _messages(rows: pa.RecordBatch) -> list[dict[str, Any]]:
+    """Messages as confluent-kafka takes them."""
+    names = rows.schema.names
+    values = [_python(rows.column(name), name) for name in names]
+    if names == ["key", "value"]:
+        # Takes a third of the time of the general case.
+        return [{"key": key, "value": value} for key, value in zip(*values, strict=True)]
+    return [dict(zip(names, row, strict=True)) for row in zip(*values, strict=True)]
 
 
 def _python(column: pa.Array, name: str) -> list[Any]:
@@ -228,12 +278,6 @@ def _python(column: pa.Array, name: str) -> list[Any]:
     values: list[Any] = column.to_pylist()
     if name == "headers":
         return [[_header(header) for header in each or () if header] for each in values]
-    if name == "partition":
-        if min((value for value in values if value is not None), default=0) < 0:
-            # librdkafka takes -1 for a null.
-            message = "Kafka: the column partition has a negative number. Leave it null where the key is to decide."
-            raise RefusedRowError(message)
-        return [-1 if value is None else value for value in values]
     return values
 
 

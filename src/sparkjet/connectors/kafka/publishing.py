@@ -22,7 +22,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-d
 from pyarrow import parquet
 
 from sparkjet.connectors.kafka.parts import FENCED, Ends, Marker, Part, ProducerFencedError, PublishError, publish
-from sparkjet.connectors.kafka.producing import SLICE_BYTES, ProduceError, Queue, explain
+from sparkjet.connectors.kafka.producing import SLICE_BYTES, ProduceError, Queue, explain, producer_of
 
 T = TypeVar("T")
 FENCING = frozenset({-144, -150, -172, -152, -151, 47, 48, 90})
@@ -80,6 +80,7 @@ class Place:
         watermark: The query's watermark after the epoch, in microseconds, for the epoch's marker; None if it has none.
         since: Offsets in the partitions of the ``keys``; everything before them is known.
         newest: The newest marker before that offset.
+        headers: Whether the rows have headers, or may have: handles of earlier versions do not say.
         longest: Seconds after which a transaction takes no more rows.
         patience: Seconds to wait for a broker, or for open transactions of others.
     """
@@ -95,6 +96,7 @@ class Place:
     watermark: int | None
     since: tuple[int, ...]
     newest: Marker | None
+    headers: bool
     longest: float
     patience: float
 
@@ -133,8 +135,10 @@ class KafkaBrokers:
 
     def turn_to(self, place: Place, rows: Rows | None) -> None:
         """Continue with another epoch's part of the same transactional id."""
-        if (place.producer, place.topics) != (self._place.producer, self._place.topics):
-            # The topic's limits have changed, and a producer keeps the properties that it was created with. Or the
+        now, before = place, self._place
+        if (now.producer, now.topics, now.headers) != (before.producer, before.topics, before.headers):
+            # The topic's limits have changed, and a producer keeps the properties that it was created with; or its rows
+            # have headers, unlike those of an earlier run. Or the
             # topic was recreated: librdkafka follows no leader whose epoch is lower than that of the leader it knows,
             # and the epochs of the new topic start over.
             self.known = None
@@ -146,7 +150,7 @@ class KafkaBrokers:
         self._producer = None
         properties = {**self._place.producer, "transactional.id": self._place.name}
         with explained():
-            producer = confluent_kafka.Producer({**properties, "delivery.report.only.error": True})
+            producer = producer_of(properties, headers=self._place.headers)
             producer.init_transactions(self._place.patience)
         self._producer = producer
 

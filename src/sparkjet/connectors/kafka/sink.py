@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import tenacity
 
-from sparkjet.connectors.kafka import producing
+from sparkjet.connectors.kafka import native, producing
 from sparkjet.connectors.kafka.cluster import INVALID_TIMEOUT, NO_LEADER, PATIENCE, UNKNOWN_TOPIC, Cluster, error_name
 from sparkjet.connectors.kafka.columns import check_columns, records
 from sparkjet.connectors.kafka.connection import BrokerError
@@ -237,7 +237,7 @@ class KafkaSink:
         # With at-least-once, rows are on the brokers already: finding the refused ones would write rows many times.
         of_rows = producing.RefusedRowError if pooled else None
         answered = run_tasks(
-            encoded, task, (producing,), producing.ProduceError, PACKAGES, of_rows=of_rows, pooled=pooled
+            encoded, task, (native, producing), producing.ProduceError, PACKAGES, of_rows=of_rows, pooled=pooled
         )
         if not pooled:
             return []

@@ -12,7 +12,7 @@ import confluent_kafka
 from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
-from sparkjet.connectors.kafka import parts, producing, publishing
+from sparkjet.connectors.kafka import native, parts, producing, publishing
 from sparkjet.connectors.kafka.cluster import Cluster
 from sparkjet.connectors.kafka.columns import check_columns, records
 from sparkjet.connectors.kafka.connection import BrokerError
@@ -49,7 +49,6 @@ if TYPE_CHECKING:
 
     from sparkjet.connectors.kafka.staged_settings import StagedSettings
     from sparkjet.storage.directory import Directory
-
 
 WAY = "kafka-staged"
 """The value by which a handle says how it is committed."""
@@ -218,7 +217,7 @@ class StagedKafkaSink(Outbox):
             # The description may be a minute old: by now, a topic may have the partition, or take rows of that size.
             self._topics = -_KNOWN, topics
             check_epoch(found, self._described(names), progress, settings, each)
-        return self.in_parts(handle, transaction, names)
+        return self.in_parts(handle | {"headers": "headers" in encoded.columns}, transaction, names)
 
     def tells(self, clock: int, watermark: int | None) -> bool:
         """See :meth:`Telling.tells`: with ``progressInterval``, at intervals, if the watermark has changed."""
@@ -351,7 +350,9 @@ class StagedKafkaSink(Outbox):
             part, place = self._part(progress, handle, number)
             each[number] = part, place, [str(entry.below(name)) for name in names_of(handle, number)]
         numbers = self._session.range(count, numPartitions=count)
-        run_tasks(numbers, PublishTask(each, again).task, (producing, parts, publishing), PublishError, PACKAGES)
+        run_tasks(
+            numbers, PublishTask(each, again).task, (native, producing, parts, publishing), PublishError, PACKAGES
+        )
 
     def _part(
         self, progress: ProgressTopic, handle: Handle, number: int, *, completes: bool = False
@@ -375,6 +376,7 @@ class StagedKafkaSink(Outbox):
             handle.get("watermark"),
             tuple(progress.positions.get((progress.name, where), 0) for where, _ in keys),
             progress.newest.get(keys[0][1]),
+            number >= 0 and handle.get("headers", True),
             settings.longest,
             settings.patience,
         )
@@ -423,8 +425,7 @@ class StagedKafkaSink(Outbox):
         name = self._settings.progress_topic(query, sink)
         found = self._progress
         if found is None or not found.is_of(name, query, sink):
-            found = ProgressTopic(self._settings.client, name, query, sink, self._settings.patience)
-            self._progress = found
+            found = self._progress = ProgressTopic(self._settings.client, name, query, sink, self._settings.patience)
         return found
 
     def _described(self, names: Sequence[str]) -> dict[str, Topic]:

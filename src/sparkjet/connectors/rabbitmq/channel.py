@@ -9,6 +9,7 @@ import pika
 from pika.exceptions import ChannelClosedByClient, ConnectionClosedByClient
 
 from sparkjet.connectors.rabbitmq.connection import abandon, cause
+from sparkjet.connectors.rabbitmq.deliveries import Accept
 from sparkjet.connectors.rabbitmq.frames import TolerantConnection
 
 if TYPE_CHECKING:
@@ -79,6 +80,16 @@ class RabbitChannel:
             # Once: it costs a system call.
             self._is_waiting = False
             self._loop.stop()
+
+    def consume(self, queue: str, consumer: str, accept: Accept) -> None:
+        """Begin a consumer, whose tag was never used on this connection; ``accept`` must not call this channel."""
+
+        def delivered(_: Channel, method: Any, properties: Any, body: bytes) -> None:
+            accept(method, properties, body)
+
+        # They may come with the answer.
+        self._connection.deliveries.consumers[consumer] = accept
+        self.ask(lambda answered: self.channel.basic_consume(queue, delivered, False, False, consumer, None, answered))
 
     def cancel(self, consumer: str) -> None:
         """End a consumer; what the broker has delivered to it until it answers arrives as before."""

@@ -22,9 +22,6 @@ from sparkjet.sources.acknowledging.contract import AcknowledgingSource, Connect
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    import pika
-    from pika.channel import Channel
-
     from sparkjet.connectors.rabbitmq.source_settings import RabbitSettings
 
 _TOGETHER = 5_000
@@ -208,7 +205,7 @@ class RabbitSource(AcknowledgingSource):
         self._begun += 1
         self._unacknowledged = +self._unacknowledged
         tag = self._consumers[queue] = f"sparkjet-{self._begun}"
-        line.ask(partial(line.channel.basic_consume, queue, partial(self._accept, queue), False, False, tag, None))
+        line.consume(queue, tag, partial(self._accept, queue))
 
     def _end_consumers(self) -> None:
         """End the consumers of queues that are held back, of those that have delivered all that they may.
@@ -221,7 +218,7 @@ class RabbitSource(AcknowledgingSource):
             if self._unacknowledged[self._consumers[queue]] >= self._settings.prefetch:
                 self._line.cancel(self._consumers.pop(queue))
 
-    def _accept(self, queue: str, _: Channel, method: Any, properties: pika.BasicProperties, body: bytes) -> None:
+    def _accept(self, queue: str, method: Any, properties: Any, body: bytes) -> None:
         if isinstance(properties, UnreadableProperties) and self._poison is None:
             reason = f"its headers cannot be decoded ({properties.reason})"
             self._poison = unreadable(properties.message_id, queue, reason)

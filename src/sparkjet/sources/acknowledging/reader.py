@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 _SOCKET, _SPOOL = "control", "spool"
 _STARTS_WITHIN = 300.0
 """Seconds within which the engine runs the first batch; after that, there is no engine that would."""
+_GATHERING = 0.5
+"""Seconds that a run which ends by itself waits for half of what it may read before an epoch is decided."""
 _LOOKING = 5.0
 """Seconds that a receiver has to find messages, or the end of the queues, before Spark looks again."""
 
@@ -124,10 +126,14 @@ class AcknowledgingStreamReader(TaskRows, SupportsTriggerAvailableNow):
         reached = None if self._aligner is None else self._aligner.reached(start)
         if self._settings.drift is not None and reached is not None:
             receiver.align(reached, self._settings.drift)
+        most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        if self._available_now:
+            # Nobody waits for the first results of a run that ends by itself, and a batch takes as long with few rows.
+            half = max(self._settings.limits.messages // 2, 1)
+            receiver.wait(at.position + min(half, half if most is None else most) - 1, _GATHERING)
         while not receiver.wait(at.position, _LOOKING) and self._available_now:
             # It is full, and epochs are not acknowledged yet; or a queue withholds its messages.
             receiver.check_delivery()
-        most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         # Again: whoever was waited for may have been read to its end since.
         held = receiver.held()
         queues = receiver.end(at.queues, most)

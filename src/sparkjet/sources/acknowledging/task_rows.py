@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 TASK = 1 << 19
-"""Approximate number of bytes of rows in a task: Spark warns of tasks beyond a megabyte."""
+"""Approximate number of bytes of a task: Spark warns of tasks beyond a megabyte."""
+_ROWS = 20_000
+"""The most rows of a task, so that many are read by several cores."""
+_AT_ONCE = 1 << 24
+"""Bytes of rows that are compressed together."""
+_COMPRESSION = "lz4" if pa.Codec.is_available("lz4") else None
+"""Queue, exchange and routing key are the same in most rows; a task takes Spark longer than its rows."""
 
 
 class TaskRows(DataSourceStreamReader):
@@ -30,23 +37,29 @@ def tasks(batches: Iterable[pa.RecordBatch]) -> list[InputPartition]:
     table = pa.Table.from_batches(batches) if (batches := list(batches)) else None
     if table is None or not len(table):
         return []
-    return [InputPartition(_packed(part)) for part in _parts(table)]
+    return [InputPartition(packed) for part in _equal(table, max(table.nbytes / _AT_ONCE, 1)) for packed in _fit(part)]
 
 
-def _parts(rows: pa.Table) -> Iterator[pa.Table]:
-    """Rows in as few parts as are not too large; by bytes, as one message may be as large as thousands."""
-    wanted = min(round(rows.nbytes / TASK), len(rows))
+def _fit(rows: pa.Table) -> Iterator[bytes]:
+    """Rows in as few tasks as are not too large; by bytes, as one message may be as large as thousands."""
+    packed = _packed(rows)
+    wanted = max(min(round(len(packed) / TASK), len(rows)), len(rows) / _ROWS)
     if wanted <= 1:
-        yield rows
+        yield packed
         return
-    length = -(-len(rows) // wanted)
+    for part in _equal(rows, wanted):
+        yield from _fit(part)
+
+
+def _equal(rows: pa.Table, count: float) -> Iterator[pa.Table]:
+    length = -(-len(rows) // math.ceil(count))
     for start in range(0, len(rows), length):
-        yield from _parts(rows.slice(start, length))
+        yield rows.slice(start, length)
 
 
 def _packed(rows: pa.Table) -> bytes:
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, rows.schema) as stream:
+    with pa.ipc.new_stream(sink, rows.schema, options=pa.ipc.IpcWriteOptions(compression=_COMPRESSION)) as stream:
         stream.write_table(rows.combine_chunks())
     packed: bytes = sink.getvalue().to_pybytes()
     return packed
