@@ -9,8 +9,8 @@ import pytest
 
 from sparkjet.errors import AnalysisError, StorageError
 from sparkjet.storage import sharing
-from sparkjet.storage.hadoop_directory import UNTESTED, WAYS, Way, by_create, by_rename, write
 from sparkjet.storage.hadoop_file_system import JAVA_ERRORS, open_file_system
+from sparkjet.storage.hadoop_ways import UNTESTED, WAYS, Way, by_create, by_rename, write
 from sparkjet.testing.directory_contract import DirectoryContract, DirectoryUnderTest
 from tests.servers.s3 import BUCKET
 from tests.servers.s3_proxy import Fault, S3Proxy

@@ -20,6 +20,7 @@ from sparkjet.sinks.manifest import MANIFEST_DIRECTORY, Manifest, ManifestEntry
 from sparkjet.sinks.pace import Pace
 from sparkjet.sinks.protocol import Guarantee, Handle, TransactionId
 from sparkjet.sinks.spark_list import INTERVAL, LIST, SparkList
+from sparkjet.storage.directory import Remote
 from sparkjet.storage.file_writer import FileWriter
 from sparkjet.storage.posix_directory import as_directory
 from sparkjet.storage.written import write
@@ -77,6 +78,9 @@ class FilesSink:
     _added: tuple[str, str | None, int] = field(default=("", None, 0), init=False)
     """Directory, run and epoch of the last manifest entry: it need not be read to know whose it is."""
 
+    _staged: tuple[str, dict[str, int]] = field(default=("", {}), init=False)
+    """What was prepared last, and the sizes of its files: this process need not look for what it has just put there."""
+
     _looked: int | None = field(default=None, init=False)
     """When this process has last looked for what is too old."""
 
@@ -126,7 +130,9 @@ class FilesSink:
     def prepare(self, rows: DataFrame, transaction: TransactionId) -> Handle | None:
         """See :meth:`Sink.prepare`."""
         staging = _staging(self.directory, transaction.query, transaction.sink)
-        staging.create()
+        if not self._staged[0]:
+            # Once: it syncs directories, and an epoch waits for each of them.
+            staging.create()
         staged = str(transaction)
         writer = FileWriter(
             staging.below(staged), self.file_format, self.options, self.partition_by, buckets=self.buckets
@@ -139,6 +145,7 @@ class FilesSink:
         if self._adopts:
             listed["listed"] = {"sizes": list(files.values()), "interval": _interval(rows.sparkSession)}
         staging.sync(f"{staged}/{file}" for file in files)
+        self._staged = staged, files
         names = [_published(transaction, number, file) for number, file in enumerate(files)]
         return {
             **self._handle(transaction, found.rows, rows.schema),
@@ -183,11 +190,16 @@ class FilesSink:
                 _discard(base, handle)
                 return
         base = self._base(bases, handle)
+        last, sizes = self._staged
 
         def publish(file: Sequence[str]) -> None:
             staged, published = file
+            source = f"{_staged_by(handle)}/{staged}"
             try:
-                base.rename(f"{_staged_by(handle)}/{staged}", published)
+                if isinstance(base, Remote):
+                    base.publish(source, published, sizes.get(staged) if handle["staging"] == last else None)
+                else:
+                    base.rename(source, published)
             except FileNotFoundError as error:
                 if not base.exists(published) and not self._manifest(base, handle).contains(handle["epoch"]):
                     raise _lost(bases, handle, staged) from error
@@ -199,6 +211,7 @@ class FilesSink:
         base.sync((published for _, published in handle["files"]), contents=False)
         manifest = self._manifest(base, handle)
         now = self.clock.now()
+        *whose, added = self._added
         is_new = manifest.add(
             ManifestEntry(
                 epoch=handle["epoch"],
@@ -210,7 +223,8 @@ class FilesSink:
                 run=handle.get("run"),
                 # Those of the kept homes tell nothing.
                 progress=handle.get("progress"),
-            )
+            ),
+            after=added if whose == [str(base), handle.get("run")] else None,
         )
         if is_new:
             self._added = str(base), handle.get("run"), handle["epoch"]
@@ -307,6 +321,8 @@ class FilesSink:
         Never across directories: the other one may be on another file system, and a half-published epoch would be in
         both.
         """
+        if handle["staging"] == self._staged[0] and handle["directory"] == str(self.directory):
+            return self.directory
         for base in bases:
             if base.exists(_staged_by(handle)) or all(base.exists(published) for _, published in handle["files"]):
                 break
@@ -379,7 +395,11 @@ def _staged_by(handle: Handle) -> str:
 
 
 def _discard(base: Directory, handle: Handle) -> None:
-    base.remove(_staged_by(handle))
+    if isinstance(base, Remote):
+        # What attempts that were given up have left there may stay until the next start.
+        base.discard(_staged_by(handle), [staged for staged, _ in handle["files"]])
+    else:
+        base.remove(_staged_by(handle))
 
 
 def _lost(bases: Sequence[Directory], handle: Handle, staged: str) -> LostTransactionError:

@@ -144,6 +144,26 @@ class Replacing(Protocol):
 
 
 @runtime_checkable
+class Remote(Protocol):
+    """A directory in a store where a request takes time, and some calls take many."""
+
+    def wait(self) -> None:
+        """Wait until the store answers, unless it has done so just now: tasks of Spark give up sooner."""
+        ...
+
+    def publish(self, source: str, target: str, size: int | None = None) -> None:
+        """Like :meth:`Directory.rename`, of a file of this size if it is known; the source may stay.
+
+        It is removed next, with others.
+        """
+        ...
+
+    def discard(self, name: str, files: Sequence[str]) -> None:
+        """Remove a directory in which these files are, some of which may be missing; any others in it may stay."""
+        ...
+
+
+@runtime_checkable
 class HoldsRows(Protocol):
     """A directory that Spark's writers and readers cannot use: its own tasks carry rows there and back."""
 
