@@ -108,12 +108,11 @@ def test_a_small_file_is_published_by_the_driver(s3_spark: SparkSession, s3: S3S
         directory = hadoop_directory(s3_spark, location)
         directory.write("staged/a", b"rows")
         proxy.requests.clear()
-        directory.publish("staged/a", "part=1/a", size)
+        assert directory.publish("staged/a", "part=1/a", size)
         asked = [request.partition(" ")[0] for request in proxy.requests]
         assert asked == [*(["HEAD"] if size is None else []), "GET", "PUT"]
         # As after a crash behind it.
-        directory.publish("staged/a", "part=1/a", size)
-        directory.discard("staged", ["a", "missing"])
+        assert not directory.publish("staged/a", "part=1/a", size)
         assert directory.files() == {"part=1/a": 4}
         assert directory.read("part=1/a") == b"rows"
         with pytest.raises(FileNotFoundError):
@@ -122,12 +121,14 @@ def test_a_small_file_is_published_by_the_driver(s3_spark: SparkSession, s3: S3S
         with pytest.raises(FileExistsError):
             directory.publish("staged/a", "part=1/a", size)
         assert directory.read("part=1/a") == b"rows"
+        directory.discard("staged", ["a"])
+        assert directory.files() == {"part=1/a": 4}
 
 
 def test_a_large_file_is_published_by_the_store(s3_spark: SparkSession, s3: S3Server) -> None:
     directory, content = hadoop_directory(s3_spark, f"s3a://{s3.bucket()}"), b"r" * (FEW_BYTES + 1)
     directory.write("staged/a", content)
-    directory.publish("staged/a", "a")
+    assert not directory.publish("staged/a", "a")
     assert directory.files() == {"a": len(content)}
     assert directory.read("a") == content
 

@@ -190,24 +190,7 @@ class FilesSink:
                 _discard(base, handle)
                 return
         base = self._base(bases, handle)
-        last, sizes = self._staged
-
-        def publish(file: Sequence[str]) -> None:
-            staged, published = file
-            source = f"{_staged_by(handle)}/{staged}"
-            try:
-                if isinstance(base, Remote):
-                    base.publish(source, published, sizes.get(staged) if handle["staging"] == last else None)
-                else:
-                    base.rename(source, published)
-            except FileNotFoundError as error:
-                if not base.exists(published) and not self._manifest(base, handle).contains(handle["epoch"]):
-                    raise _lost(bases, handle, staged) from error
-
-        with ThreadPoolExecutor(RENAMES, initializer=begin, initargs=(current(),)) as threads:
-            each = threads.map if base.path is None else map
-            for _ in each(publish, handle["files"]):
-                between()
+        are_there = self._publish(base, bases, handle, between)
         base.sync((published for _, published in handle["files"]), contents=False)
         manifest = self._manifest(base, handle)
         now = self.clock.now()
@@ -234,7 +217,37 @@ class FilesSink:
         self._add_to_list(base, handle, between)
         if self.retention is not None:
             manifest.expire(now - self.retention, self.retention // STEPS, now=now)
-        _discard(base, handle)
+        if are_there and isinstance(base, Remote):
+            # By their names. What attempts that were given up have left may stay until the next start.
+            base.discard(_staged_by(handle), [staged for staged, _ in handle["files"]])
+        else:
+            _discard(base, handle)
+
+    def _publish(
+        self, base: Directory, bases: Sequence[Directory], handle: Handle, between: Callable[[], None]
+    ) -> bool:
+        """Give the files their final names; returns whether all of them are still where they were staged, too."""
+        last, sizes = self._staged
+
+        def publish(file: Sequence[str]) -> bool:
+            staged, published = file
+            source = f"{_staged_by(handle)}/{staged}"
+            try:
+                if isinstance(base, Remote):
+                    return base.publish(source, published, sizes.get(staged) if handle["staging"] == last else None)
+                base.rename(source, published)
+            except FileNotFoundError as error:
+                if not base.exists(published) and not self._manifest(base, handle).contains(handle["epoch"]):
+                    raise _lost(bases, handle, staged) from error
+            return False
+
+        are_there = True
+        with ThreadPoolExecutor(RENAMES, initializer=begin, initargs=(current(),)) as threads:
+            each = threads.map if base.path is None else map
+            for is_there in each(publish, handle["files"]):
+                are_there = are_there and is_there
+                between()
+        return are_there
 
     def age(self, query: str, sink: str) -> None:
         """See :meth:`Ageing.age`.
@@ -395,11 +408,7 @@ def _staged_by(handle: Handle) -> str:
 
 
 def _discard(base: Directory, handle: Handle) -> None:
-    if isinstance(base, Remote):
-        # What attempts that were given up have left there may stay until the next start.
-        base.discard(_staged_by(handle), [staged for staged, _ in handle["files"]])
-    else:
-        base.remove(_staged_by(handle))
+    base.remove(_staged_by(handle))
 
 
 def _lost(bases: Sequence[Directory], handle: Handle, staged: str) -> LostTransactionError:

@@ -151,15 +151,12 @@ class Remote(Protocol):
         """Wait until the store answers, unless it has done so just now: tasks of Spark give up sooner."""
         ...
 
-    def publish(self, source: str, target: str, size: int | None = None) -> None:
-        """Like :meth:`Directory.rename`, of a file of this size if it is known; the source may stay.
-
-        It is removed next, with others.
-        """
+    def publish(self, source: str, target: str, size: int | None = None) -> bool:
+        """Like :meth:`Directory.rename`, of a file of this size if it is known; returns whether the source stays."""
         ...
 
     def discard(self, name: str, files: Sequence[str]) -> None:
-        """Remove a directory in which these files are, some of which may be missing; any others in it may stay."""
+        """Remove a directory in which these files are, all of them; any others in it may stay."""
         ...
 
 

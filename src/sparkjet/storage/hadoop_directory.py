@@ -241,9 +241,9 @@ class HadoopDirectory:
         """See :meth:`Directory.rename`; if it is a copy, finishes an interrupted one."""
         self._patience.run(lambda: self._rename(source, target))
 
-    def publish(self, source: str, target: str, size: int | None = None) -> None:
+    def publish(self, source: str, target: str, size: int | None = None) -> bool:
         """See :meth:`Remote.publish`."""
-        self._patience.run(lambda: self._publish(source, target, size))
+        return self._patience.run(lambda: self._publish(source, target, size))
 
     def discard(self, name: str, files: Sequence[str]) -> None:
         """See :meth:`Remote.discard`."""
@@ -307,18 +307,19 @@ class HadoopDirectory:
             return []
         return found.split(_BETWEEN) if found else []
 
-    def _publish(self, source: str, target: str, size: int | None) -> None:
+    def _publish(self, source: str, target: str, size: int | None) -> bool:
         system, old, new, copy = self._system, self._at(source), self._at(target), self._way.copy
         if copy is not None:
             try:
                 if self._run(lambda: copy(system, old, new, size), source):
-                    return
+                    return True
             except FileNotFoundError:
                 raise
             except OSError:
                 # Our own copy may be there, of which no answer came, or an earlier one: a rename finds out.
                 pass
         self._rename(source, target)
+        return False
 
     def _rename(self, source: str, target: str) -> None:
         system, old, new = self._system, self._at(source), self._at(target)
