@@ -160,10 +160,10 @@ LOST, ERRORS, DENIED = (Fault.LOST, Fault.LOST), (Fault.ERROR_AFTER, Fault.BUSY)
 @pytest.mark.parametrize(
     ("method", "faults"),
     mostly_crash(
-        [*product(["PUT", "DELETE"], [LOST, ERRORS, DENIED])],
+        [*product(["PUT", "POST"], [LOST, ERRORS, DENIED])],
         quick=(),
         name=lambda each: "-".join([each[0], *(fault.name.lower() for fault in each[1])]),
-        crash={("PUT", LOST), ("PUT", ERRORS), ("DELETE", LOST), ("DELETE", DENIED)},
+        crash={("PUT", LOST), ("PUT", ERRORS), ("POST", LOST), ("POST", DENIED)},
     ),
 )
 def test_a_file_whose_copy_or_removal_is_not_answered_is_published_once(
@@ -173,8 +173,15 @@ def test_a_file_whose_copy_or_removal_is_not_answered_is_published_once(
     with S3Proxy(s3.port, method) as proxy, through(s3_spark, proxy):
         sink = sink_at(s3_spark, in_s3)
         proxy.planned.extend(faults)
-        sink.commit(handle, lambda: None)
-        assert proxy.met == [*faults]
+        while True:
+            try:
+                sink.commit(handle, lambda: None)
+                break
+            except PermissionError:
+                # Of what is removed at last; the committer tries again.
+                assert method == "POST"
+        # What was removed all the same is not removed again.
+        assert proxy.met == [*faults] or (method == "POST" and proxy.met == [*faults][:1])
         assert staged(sink.directory) == []
     assert read(s3_spark, in_s3) == ROWS
 
