@@ -101,25 +101,24 @@ def test_to_read_a_file_that_is_not_there_is_one_request(s3_spark: SparkSession,
         assert [request.partition(" ")[0] for request in proxy.requests] == ["HEAD"]
 
 
-@pytest.mark.parametrize("size", [None, 4])
-def test_a_small_file_is_published_by_the_driver(s3_spark: SparkSession, s3: S3Server, size: int | None) -> None:
+def test_a_small_file_is_published_by_the_driver(s3_spark: SparkSession, s3: S3Server) -> None:
     location = f"s3a://{s3.bucket()}"
     with S3Proxy(s3.port) as proxy, through(s3_spark, proxy):
         directory = hadoop_directory(s3_spark, location)
         directory.write("staged/a", b"rows")
         proxy.requests.clear()
-        assert directory.publish("staged/a", "part=1/a", size)
+        assert directory.publish("staged/a", "part=1/a")
         asked = [request.partition(" ")[0] for request in proxy.requests]
-        assert asked == [*(["HEAD"] if size is None else []), "GET", "PUT"]
+        assert asked == ["HEAD", "GET", "PUT"]
         # As after a crash behind it.
-        assert not directory.publish("staged/a", "part=1/a", size)
+        assert not directory.publish("staged/a", "part=1/a")
         assert directory.files() == {"part=1/a": 4}
         assert directory.read("part=1/a") == b"rows"
         with pytest.raises(FileNotFoundError):
-            directory.publish("staged/a", "part=1/a", size)
+            directory.publish("staged/a", "part=1/a")
         directory.write("staged/a", b"else")
         with pytest.raises(FileExistsError):
-            directory.publish("staged/a", "part=1/a", size)
+            directory.publish("staged/a", "part=1/a")
         assert directory.read("part=1/a") == b"rows"
         directory.discard("staged", ["a"])
         assert directory.files() == {"part=1/a": 4}

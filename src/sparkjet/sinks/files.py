@@ -78,8 +78,8 @@ class FilesSink:
     _added: tuple[str, str | None, int] = field(default=("", None, 0), init=False)
     """Directory, run and epoch of the last manifest entry: it need not be read to know whose it is."""
 
-    _staged: tuple[str, dict[str, int]] = field(default=("", {}), init=False)
-    """What was prepared last, and the sizes of its files: this process need not look for what it has just put there."""
+    _staged: str = field(default="", init=False)
+    """What was prepared last: this process need not look for what it has just put there."""
 
     _looked: int | None = field(default=None, init=False)
     """When this process has last looked for what is too old."""
@@ -130,7 +130,7 @@ class FilesSink:
     def prepare(self, rows: DataFrame, transaction: TransactionId) -> Handle | None:
         """See :meth:`Sink.prepare`."""
         staging = _staging(self.directory, transaction.query, transaction.sink)
-        if not self._staged[0]:
+        if not self._staged:
             # Once: it syncs directories, and an epoch waits for each of them.
             staging.create()
         staged = str(transaction)
@@ -145,7 +145,7 @@ class FilesSink:
         if self._adopts:
             listed["listed"] = {"sizes": list(files.values()), "interval": _interval(rows.sparkSession)}
         staging.sync(f"{staged}/{file}" for file in files)
-        self._staged = staged, files
+        self._staged = staged
         names = [_published(transaction, number, file) for number, file in enumerate(files)]
         return {
             **self._handle(transaction, found.rows, rows.schema),
@@ -227,14 +227,13 @@ class FilesSink:
         self, base: Directory, bases: Sequence[Directory], handle: Handle, between: Callable[[], None]
     ) -> bool:
         """Give the files their final names; returns whether all of them are still where they were staged, too."""
-        last, sizes = self._staged
 
         def publish(file: Sequence[str]) -> bool:
             staged, published = file
             source = f"{_staged_by(handle)}/{staged}"
             try:
                 if isinstance(base, Remote):
-                    return base.publish(source, published, sizes.get(staged) if handle["staging"] == last else None)
+                    return base.publish(source, published)
                 base.rename(source, published)
             except FileNotFoundError as error:
                 if not base.exists(published) and not self._manifest(base, handle).contains(handle["epoch"]):
@@ -334,7 +333,7 @@ class FilesSink:
         Never across directories: the other one may be on another file system, and a half-published epoch would be in
         both.
         """
-        if handle["staging"] == self._staged[0] and handle["directory"] == str(self.directory):
+        if handle["staging"] == self._staged and handle["directory"] == str(self.directory):
             return self.directory
         for base in bases:
             if base.exists(_staged_by(handle)) or all(base.exists(published) for _, published in handle["files"]):

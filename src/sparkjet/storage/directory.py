@@ -151,8 +151,8 @@ class Remote(Protocol):
         """Wait until the store answers, unless it has done so just now: tasks of Spark give up sooner."""
         ...
 
-    def publish(self, source: str, target: str, size: int | None = None) -> bool:
-        """Like :meth:`Directory.rename`, of a file of this size if it is known; returns whether the source stays."""
+    def publish(self, source: str, target: str) -> bool:
+        """Like :meth:`Directory.rename`, but the source may stay; returns whether it does."""
         ...
 
     def discard(self, name: str, files: Sequence[str]) -> None:

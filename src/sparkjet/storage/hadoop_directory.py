@@ -241,9 +241,9 @@ class HadoopDirectory:
         """See :meth:`Directory.rename`; if it is a copy, finishes an interrupted one."""
         self._patience.run(lambda: self._rename(source, target))
 
-    def publish(self, source: str, target: str, size: int | None = None) -> bool:
+    def publish(self, source: str, target: str) -> bool:
         """See :meth:`Remote.publish`."""
-        return self._patience.run(lambda: self._publish(source, target, size))
+        return self._patience.run(lambda: self._publish(source, target))
 
     def discard(self, name: str, files: Sequence[str]) -> None:
         """See :meth:`Remote.discard`."""
@@ -307,11 +307,11 @@ class HadoopDirectory:
             return []
         return found.split(_BETWEEN) if found else []
 
-    def _publish(self, source: str, target: str, size: int | None) -> bool:
+    def _publish(self, source: str, target: str) -> bool:
         system, old, new, copy = self._system, self._at(source), self._at(target), self._way.copy
         if copy is not None:
             try:
-                if self._run(lambda: copy(system, old, new, size), source):
+                if self._run(lambda: copy(system, old, new), source):
                     return True
             except FileNotFoundError:
                 raise

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
 CONDITIONAL = "fs.option.create.conditional.overwrite"
 """S3A's capability and option of a PUT with ``If-None-Match``."""
-LENGTH = "fs.option.openfile.length"
-"""Option of a file that is opened: its size, so that nobody need ask for it."""
 
 Put = Callable[["HadoopFileSystem", Any, bytes], None]
 """Creates a path with its whole content; after an error it is open who has created it."""
@@ -40,16 +38,16 @@ def writing_over(system: HadoopFileSystem, old: Any, new: Any) -> None:
         source.close()
 
 
-def copying_few(system: HadoopFileSystem, old: Any, new: Any, size: int | None) -> bool:
-    """Copy a small file through the driver in two requests, if there is no other one: a rename of S3A's takes nine.
+def copying_few(system: HadoopFileSystem, old: Any, new: Any) -> bool:
+    """Copy a small file through the driver in three requests, if there is no other one: a rename of S3A's takes nine.
 
     Returns False for a larger file, which the store should copy itself.
     """
-    size = int(system.java.getFileStatus(old).getLen()) if size is None else size
-    if size > FEW_BYTES:
+    status = system.java.getFileStatus(old)
+    if status.getLen() > FEW_BYTES:
         return False
-    # With its size: opened by its name alone, it would be looked for first.
-    source = system.java.openFile(old).opt(LENGTH, str(size)).build().get()
+    # Opened by its name alone, or with its size alone, it would be looked for once more.
+    source = system.java.openFile(old).withFileStatus(status).build().get()
     try:
         stream = system.java.createFile(new).create().overwrite(True).must(CONDITIONAL, True).build()
         _transfer(source, stream)
@@ -78,8 +76,8 @@ class Way(NamedTuple):
         capability: The capability to require of the file system, if it has to be asked.
         has_directories: Whether directories exist without files.
         is_tested: Whether ``put`` is known to have one winner; others are refused by name.
-        copy: Copies a file (of a size, if that is known) unless there is another one, where that takes less than a
-            rename: if it is small. Returns whether it has; after an error it is open who has created the copy.
+        copy: Copies a file unless there is another one, where that takes less than a rename: if it is small. Returns
+            whether it has; after an error it is open who has created the copy.
     """
 
     put: Put
@@ -87,7 +85,7 @@ class Way(NamedTuple):
     capability: str | None = None
     has_directories: bool = True
     is_tested: bool = True
-    copy: Callable[[HadoopFileSystem, Any, Any, int | None], bool] | None = None
+    copy: Callable[[HadoopFileSystem, Any, Any], bool] | None = None
 
 
 def by_rename(system: HadoopFileSystem, path: Any, content: bytes) -> None:
