@@ -152,7 +152,9 @@ class DirectoryStore:
                 "checkpointLocation."
             )
             raise RecoveryError(message)
-        self._places[delta.name], self._files[delta.name] = self._state, list(delta.files)
+        self._places[delta.name] = self._state
+        # Only what an executor has lost may be read: as few files as that is in.
+        self._files.setdefault(delta.name, list(delta.files))
         return read(session, directory, delta.files)
 
     def put_blob(self, name: str, content: bytes) -> None:
