@@ -208,7 +208,7 @@ def test_large_segments_are_merged_where_that_combines_frames(spark: SparkSessio
 
 
 def test_windows_that_close_do_not_wait_until_few_segments_are_merged(spark: SparkSession, tmp_path: Path) -> None:
-    run = OperatorRun(spark, WindowGrid(60, 10), [J.count()], tmp_path)
+    run = OperatorRun(spark, WindowGrid(1000, 10), [J.count()], tmp_path)
 
     def segments_after(watermark: int, time: int) -> int:
         run.feed(Batch([Event("a", time, 1)], watermark))
