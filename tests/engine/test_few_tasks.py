@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-KEYS, EPOCHS = 40, 5
+KEYS, EPOCHS = 40, 12
 """Enough epochs that segments are merged."""
 
 

@@ -24,10 +24,11 @@ logger = logging.getLogger("tests.engine")
 
 BUDGET = {
     # A blob; and two files that Spark's tasks write, at once: the delta of the state and the results.
-    EpochPhase.SAVE: 1 + 2 * 7,
+    EpochPhase.SAVE: 1 + 2 * 5,
     EpochPhase.DECIDE: 2,
-    EpochPhase.COMMIT: 10 + 10,
-    EpochPhase.CLEAN: 0,
+    EpochPhase.COMMIT: 3 + 3,
+    # Are there pins, and a delta that has expired.
+    EpochPhase.CLEAN: 1 + 1,
 }
 """Stated in docs/design/020-directories.md, with one file of state and one of results. What is asked between two
 phases is counted for the later one, and saving is beside preparing."""

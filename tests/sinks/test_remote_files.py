@@ -160,10 +160,10 @@ LOST, ERRORS, DENIED = (Fault.LOST, Fault.LOST), (Fault.ERROR_AFTER, Fault.BUSY)
 @pytest.mark.parametrize(
     ("method", "faults"),
     mostly_crash(
-        [*product(["PUT", "DELETE"], [LOST, ERRORS, DENIED])],
+        [*product(["PUT", "POST"], [LOST, ERRORS, DENIED])],
         quick=(),
         name=lambda each: "-".join([each[0], *(fault.name.lower() for fault in each[1])]),
-        crash={("PUT", LOST), ("PUT", ERRORS), ("DELETE", LOST), ("DELETE", DENIED)},
+        crash={("PUT", LOST), ("PUT", ERRORS), ("POST", LOST), ("POST", DENIED)},
     ),
 )
 def test_a_file_whose_copy_or_removal_is_not_answered_is_published_once(
@@ -215,7 +215,7 @@ def test_the_requests_of_an_epoch_are_bounded(s3_spark: SparkSession, s3: S3Serv
         handle, sink = prepared(s3_spark, place), sink_at(s3_spark, place)
         assert asked(proxy) <= 2 + 4 * 5
         sink.commit(handle, lambda: None)
-        assert asked(proxy) <= 10 + 4 * 10
+        assert asked(proxy) <= 5 + 4 * 3
         staging, later = sink.directory.below(f"_sparkjet/{QUERY}/results/staging"), []
         for epoch in range(2, epochs):
             staging.write(f"{epoch}/part-0", b"rows")
@@ -224,8 +224,8 @@ def test_the_requests_of_an_epoch_are_bounded(s3_spark: SparkSession, s3: S3Serv
             sink.commit({**handle, "epoch": epoch, "staging": f"{epoch}", "files": files}, lambda: None)
             later.append(asked(proxy))
     # The manifest is merged every 16 epochs.
-    assert sorted(later)[len(later) * 9 // 10] <= 10 + 1 * 10
-    assert sum(later) / len(later) <= 10 + 1 * 10 + 6
+    assert sorted(later)[len(later) * 9 // 10] <= 5 + 1 * 3
+    assert sum(later) / len(later) <= 5 + 1 * 3 + 6
 
 
 def asked(proxy: S3Proxy) -> int:

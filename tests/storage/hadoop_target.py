@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from sparkjet.storage.hadoop_directory import WAYS, HadoopDirectory, Way
+from sparkjet.storage.hadoop_directory import HadoopDirectory
 from sparkjet.storage.hadoop_file_system import HadoopFileSystem, open_file_system
+from sparkjet.storage.hadoop_ways import WAYS, Way
 from sparkjet.storage.patience import Patience
 from sparkjet.testing.directory_contract import DirectoryUnderTest
 

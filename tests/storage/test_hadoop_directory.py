@@ -9,8 +9,8 @@ import pytest
 
 from sparkjet.errors import AnalysisError, StorageError
 from sparkjet.storage import sharing
-from sparkjet.storage.hadoop_directory import UNTESTED, WAYS, Way, by_create, by_rename, write
 from sparkjet.storage.hadoop_file_system import JAVA_ERRORS, open_file_system
+from sparkjet.storage.hadoop_ways import FEW_BYTES, UNTESTED, WAYS, Way, by_create, by_rename, write
 from sparkjet.testing.directory_contract import DirectoryContract, DirectoryUnderTest
 from tests.servers.s3 import BUCKET
 from tests.servers.s3_proxy import Fault, S3Proxy
@@ -99,6 +99,37 @@ def test_to_read_a_file_that_is_not_there_is_one_request(s3_spark: SparkSession,
             with pytest.raises(FileNotFoundError):
                 directory.read("slot")
         assert [request.partition(" ")[0] for request in proxy.requests] == ["HEAD"]
+
+
+def test_a_small_file_is_published_by_the_driver(s3_spark: SparkSession, s3: S3Server) -> None:
+    location = f"s3a://{s3.bucket()}"
+    with S3Proxy(s3.port) as proxy, through(s3_spark, proxy):
+        directory = hadoop_directory(s3_spark, location)
+        directory.write("staged/a", b"rows")
+        proxy.requests.clear()
+        assert directory.publish("staged/a", "part=1/a")
+        asked = [request.partition(" ")[0] for request in proxy.requests]
+        assert asked == ["HEAD", "GET", "PUT"]
+        # As after a crash behind it.
+        assert not directory.publish("staged/a", "part=1/a")
+        assert directory.files() == {"part=1/a": 4}
+        assert directory.read("part=1/a") == b"rows"
+        with pytest.raises(FileNotFoundError):
+            directory.publish("staged/a", "part=1/a")
+        directory.write("staged/a", b"else")
+        with pytest.raises(FileExistsError):
+            directory.publish("staged/a", "part=1/a")
+        assert directory.read("part=1/a") == b"rows"
+        directory.discard("staged", ["a"])
+        assert directory.files() == {"part=1/a": 4}
+
+
+def test_a_large_file_is_published_by_the_store(s3_spark: SparkSession, s3: S3Server) -> None:
+    directory, content = hadoop_directory(s3_spark, f"s3a://{s3.bucket()}"), b"r" * (FEW_BYTES + 1)
+    directory.write("staged/a", content)
+    assert not directory.publish("staged/a", "a")
+    assert directory.files() == {"a": len(content)}
+    assert directory.read("a") == content
 
 
 def test_a_store_that_the_executors_may_not_write_to_is_refused_before_the_start(

@@ -89,3 +89,13 @@ def test_a_store_that_has_never_answered_is_asked_once() -> None:
 
 def missing() -> None:
     raise FileNotFoundError
+
+
+def test_a_store_that_has_just_answered_need_not_be_asked() -> None:
+    patience = Patience(0.2, has_answered=True)
+    assert not patience.has_just_answered
+    with pytest.raises(StorageError):
+        patience.run(away(1_000_000))
+    assert not patience.has_just_answered
+    patience.run(away(0))
+    assert patience.has_just_answered

@@ -205,3 +205,16 @@ def test_large_segments_are_merged_where_that_combines_frames(spark: SparkSessio
     assert count(*halves) == 0
     thirds = [(second // 3, second // 3) for second in range(3 * FEWEST)]
     assert count(*thirds) == 3 * FEWEST
+
+
+def test_windows_that_close_do_not_wait_until_few_segments_are_merged(spark: SparkSession, tmp_path: Path) -> None:
+    run = OperatorRun(spark, WindowGrid(1000, 10), [J.count()], tmp_path)
+
+    def segments_after(watermark: int, time: int) -> int:
+        run.feed(Batch([Event("a", time, 1)], watermark))
+        return len(run.state.operator.segments)
+
+    # Each epoch closes a window: they are merged later, and all the same.
+    assert [segments_after(10 * epoch, 10 * epoch + 1) for epoch in range(FEWEST + 1)] == [*range(1, FEWEST + 2)]
+    assert segments_after(10 * FEWEST + 1, 10 * FEWEST + 2) == 1
+    assert min(segments_after(10 * epoch, 10 * epoch + 1) for epoch in range(FEWEST + 1, 3 * FEWEST + 2)) == 1

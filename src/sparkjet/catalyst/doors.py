@@ -247,13 +247,8 @@ DOORS = (
     RECORDED,
     TRIES,
     Door(
-        "Spark's query: its sources, its end, its progress, its listeners, its logs",
-        (
-            "api/listener_events",
-            "engine/plain_logs",
-            "engine/progress",
-            "plan/spark_sources",
-        ),
+        "Spark's query: its sources, its settings, its end, its progress, its listeners, its logs",
+        ("api/listener_events", "engine/context", "engine/plain_logs", "engine/progress", "plan/spark_sources"),
         (
             f"{_SQL}.streaming.StreamingQueryProgress$.fromJson(1)",
             f"{_SQL}.streaming.StreamingQueryListener$QueryProgressEvent(1)",
@@ -262,6 +257,7 @@ DOORS = (
             f"{_SQL}.classic.StreamingQueryManager.postListenerEvent(1)",
             *(f"{_QUERY}.{each}" for each in ("noNewData(0)", "streamDeathCause(0)", "streamDeathCause_$eq(1)")),
             f"{_CHECKPOINTS}.FileSystemBasedCheckpointFileManager(2)",
+            f"{_SQL}.internal.SQLConf.setConf(1)",
             f"{_CATALYST}.streaming.StreamingRelationV2",
             f"{_FILES}.v2.python.PythonDataSourceV2",
             f"{_SQL}.sources.DataSourceRegister.shortName(0)",

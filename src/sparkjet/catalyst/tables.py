@@ -89,6 +89,11 @@ class Table:
         return logical if self.plan is None else logical.logicalPlan()
 
     @cached_property
+    def identity(self) -> int:
+        """Spark's number of the RDD."""
+        return int(self.rdd.id())
+
+    @cached_property
     def rdd(self) -> Any:
         """The rows."""
         return self.logical.rdd() if self.plan is None else self.frame.queryExecution().toRdd()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
 
 from sparkjet.engine.alignment import Alignment
 from sparkjet.engine.hash_table import CAPACITY, USUAL
@@ -15,6 +16,7 @@ from sparkjet.snapshots.record import EpochKind
 from sparkjet.storage.paths import PLAIN_FILES
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import DataFrame, SparkSession
 
     from sparkjet.clock import Clock
@@ -136,6 +138,22 @@ class EpochRequest:
     history: History | None = None
 
 
+_OWN = {
+    "spark.sql.adaptive.enabled": "false",
+    # Otherwise groups would come without their keys.
+    "spark.sql.retainGroupColumns": "true",
+    # Sketches and structs would fall back to sorting at 128 groups per task, which every window exceeds.
+    "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "10000",
+    CAPACITY: USUAL,
+    # Otherwise a plan with one more segment has other class names in its generated code, and is compiled again.
+    "spark.sql.codegen.useIdInClassName": "false",
+    # Spark reads the byte code of every function that it creates from a plan, in each epoch; this avoids it.
+    "spark.sql.execution.usePartitionEvaluator": "true",
+    # After every rule that changes a plan, Spark would check all of it for bugs in that rule.
+    "spark.sql.lightweightPlanChangeValidation": "false",
+}
+
+
 def configure(session: SparkSession, partitions: int | None) -> None:
     """Settings of the query's own session that keep the state where it is: hash-partitioned, read without a shuffle.
 
@@ -147,16 +165,15 @@ def configure(session: SparkSession, partitions: int | None) -> None:
             session.conf.unset(name)
     if partitions is None:
         return
-    session.conf.set("spark.sql.adaptive.enabled", "false")
-    session.conf.set("spark.sql.shuffle.partitions", str(partitions))
-    # Otherwise groups would come without their keys.
-    session.conf.set("spark.sql.retainGroupColumns", "true")
-    # Sketches and structs would fall back to sorting at 128 groups per task, which every window exceeds.
-    session.conf.set("spark.sql.objectHashAggregate.sortBased.fallbackThreshold", "10000")
-    session.conf.set(CAPACITY, USUAL)
-    # Otherwise a plan with one more segment has other class names in its generated code, and is compiled again.
-    session.conf.set("spark.sql.codegen.useIdInClassName", "false")
-    # Spark reads the byte code of every function that it creates from a plan, in each epoch; this avoids it.
-    session.conf.set("spark.sql.execution.usePartitionEvaluator", "true")
-    # After every rule that changes a plan, Spark would check all of it for bugs in that rule.
-    session.conf.set("spark.sql.lightweightPlanChangeValidation", "false")
+    # At once: each call to the JVM takes time in every epoch.
+    session._jsparkSession.sessionState().conf().setConf(_settings(session.sparkContext, partitions))
+
+
+@lru_cache(16)
+def _settings(context: SparkContext, partitions: int) -> Any:
+    """The settings of a query with so many partitions, as Java's ``Properties``."""
+    gateway: Any = context._gateway
+    settings = gateway.jvm.java.util.Properties()
+    for name, value in {**_OWN, "spark.sql.shuffle.partitions": str(partitions)}.items():
+        settings.setProperty(name, value)
+    return settings

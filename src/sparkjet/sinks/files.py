@@ -20,6 +20,7 @@ from sparkjet.sinks.manifest import MANIFEST_DIRECTORY, Manifest, ManifestEntry
 from sparkjet.sinks.pace import Pace
 from sparkjet.sinks.protocol import Guarantee, Handle, TransactionId
 from sparkjet.sinks.spark_list import INTERVAL, LIST, SparkList
+from sparkjet.storage.directory import Remote
 from sparkjet.storage.file_writer import FileWriter
 from sparkjet.storage.posix_directory import as_directory
 from sparkjet.storage.written import write
@@ -77,6 +78,9 @@ class FilesSink:
     _added: tuple[str, str | None, int] = field(default=("", None, 0), init=False)
     """Directory, run and epoch of the last manifest entry: it need not be read to know whose it is."""
 
+    _staged: str = field(default="", init=False)
+    """What was prepared last: this process need not look for what it has just put there."""
+
     _looked: int | None = field(default=None, init=False)
     """When this process has last looked for what is too old."""
 
@@ -126,7 +130,9 @@ class FilesSink:
     def prepare(self, rows: DataFrame, transaction: TransactionId) -> Handle | None:
         """See :meth:`Sink.prepare`."""
         staging = _staging(self.directory, transaction.query, transaction.sink)
-        staging.create()
+        if not self._staged:
+            # Once: it syncs directories, and an epoch waits for each of them.
+            staging.create()
         staged = str(transaction)
         writer = FileWriter(
             staging.below(staged), self.file_format, self.options, self.partition_by, buckets=self.buckets
@@ -139,6 +145,7 @@ class FilesSink:
         if self._adopts:
             listed["listed"] = {"sizes": list(files.values()), "interval": _interval(rows.sparkSession)}
         staging.sync(f"{staged}/{file}" for file in files)
+        self._staged = staged
         names = [_published(transaction, number, file) for number, file in enumerate(files)]
         return {
             **self._handle(transaction, found.rows, rows.schema),
@@ -183,22 +190,11 @@ class FilesSink:
                 _discard(base, handle)
                 return
         base = self._base(bases, handle)
-
-        def publish(file: Sequence[str]) -> None:
-            staged, published = file
-            try:
-                base.rename(f"{_staged_by(handle)}/{staged}", published)
-            except FileNotFoundError as error:
-                if not base.exists(published) and not self._manifest(base, handle).contains(handle["epoch"]):
-                    raise _lost(bases, handle, staged) from error
-
-        with ThreadPoolExecutor(RENAMES, initializer=begin, initargs=(current(),)) as threads:
-            each = threads.map if base.path is None else map
-            for _ in each(publish, handle["files"]):
-                between()
+        are_there = self._publish(base, bases, handle, between)
         base.sync((published for _, published in handle["files"]), contents=False)
         manifest = self._manifest(base, handle)
         now = self.clock.now()
+        *whose, added = self._added
         is_new = manifest.add(
             ManifestEntry(
                 epoch=handle["epoch"],
@@ -210,7 +206,8 @@ class FilesSink:
                 run=handle.get("run"),
                 # Those of the kept homes tell nothing.
                 progress=handle.get("progress"),
-            )
+            ),
+            after=added if whose == [str(base), handle.get("run")] else None,
         )
         if is_new:
             self._added = str(base), handle.get("run"), handle["epoch"]
@@ -220,7 +217,36 @@ class FilesSink:
         self._add_to_list(base, handle, between)
         if self.retention is not None:
             manifest.expire(now - self.retention, self.retention // STEPS, now=now)
-        _discard(base, handle)
+        if are_there and isinstance(base, Remote):
+            # By their names. What attempts that were given up have left may stay until the next start.
+            base.discard(_staged_by(handle), [staged for staged, _ in handle["files"]])
+        else:
+            _discard(base, handle)
+
+    def _publish(
+        self, base: Directory, bases: Sequence[Directory], handle: Handle, between: Callable[[], None]
+    ) -> bool:
+        """Give the files their final names; returns whether all of them are still where they were staged, too."""
+
+        def publish(file: Sequence[str]) -> bool:
+            staged, published = file
+            source = f"{_staged_by(handle)}/{staged}"
+            try:
+                if isinstance(base, Remote):
+                    return base.publish(source, published)
+                base.rename(source, published)
+            except FileNotFoundError as error:
+                if not base.exists(published) and not self._manifest(base, handle).contains(handle["epoch"]):
+                    raise _lost(bases, handle, staged) from error
+            return False
+
+        are_there = True
+        with ThreadPoolExecutor(RENAMES, initializer=begin, initargs=(current(),)) as threads:
+            each = threads.map if base.path is None else map
+            for is_there in each(publish, handle["files"]):
+                are_there = are_there and is_there
+                between()
+        return are_there
 
     def age(self, query: str, sink: str) -> None:
         """See :meth:`Ageing.age`.
@@ -307,6 +333,8 @@ class FilesSink:
         Never across directories: the other one may be on another file system, and a half-published epoch would be in
         both.
         """
+        if handle["staging"] == self._staged and handle["directory"] == str(self.directory):
+            return self.directory
         for base in bases:
             if base.exists(_staged_by(handle)) or all(base.exists(published) for _, published in handle["files"]):
                 break

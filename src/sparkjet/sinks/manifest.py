@@ -11,7 +11,7 @@ import msgspec
 
 from sparkjet.errors import StorageError
 from sparkjet.known_types import known
-from sparkjet.sinks.manifest_listing import EXPIRED, LEVELS, SEGMENT, SINGLE, Listing, Piece, blocks_at
+from sparkjet.sinks.manifest_listing import EXPIRED, LEVELS, SEGMENT, SINGLE, Listing, Piece, blocks_at, same_block
 from sparkjet.storage.posix_directory import as_directory
 
 if TYPE_CHECKING:
@@ -102,6 +102,10 @@ class Manifest:
 
     def published(self, epoch: int, after: int) -> tuple[bool, ManifestEntry | None]:
         """Whether an epoch has been published, and its entry; or else the newest one, if that is of a later one."""
+        # One pass is enough to see whether there is a later one: no merge removes the newest entry.
+        first = Listing.of(self._folder)
+        if first.newest is None or first.newest <= after:
+            return first.contains(epoch), None
         while True:
             listing = Listing.settled(self._folder)
             there = listing.contains(epoch)
@@ -120,12 +124,18 @@ class Manifest:
         """The entry of the newest epoch, with rows or without; None before the first."""
         return self.published(_NEVER, -1)[1]
 
-    def add(self, entry: ManifestEntry) -> bool:
-        """Publish an entry; a second call with the same epoch changes nothing, and is told so."""
+    def add(self, entry: ManifestEntry, after: int | None = None) -> bool:
+        """Publish an entry; a second call with the same epoch changes nothing, and is told so.
+
+        Args:
+            entry: The entry.
+            after: The epoch of an entry that is known to be there: in the same block, nothing is to be merged.
+        """
         self._folder.create()
         is_new = self._folder.put(f"{entry.epoch:09d}.{SINGLE}", msgspec.json.encode(entry))
         self._between()
-        if Listing.of(self._folder).begins_block(entry.epoch):
+        in_block = after is not None and same_block(after, entry.epoch)
+        if not in_block and Listing.of(self._folder).begins_block(entry.epoch):
             self._merge(entry.epoch)
         return is_new
 
@@ -234,9 +244,12 @@ class Manifest:
             yield msgspec.json.encode(_Row(entry.epoch, entry.committed, entry.files, entry.run, told)) + b"\n"
 
     def _remove_obsolete(self) -> None:
-        for piece in sorted(Listing.of(self._folder).obsolete):
-            self._folder.remove(piece.name)
-            self._between()
+        def names() -> Iterator[str]:
+            for piece in sorted(Listing.of(self._folder).obsolete):
+                yield piece.name
+                self._between()
+
+        self._folder.remove_files(names())
 
     def _read(self, piece: Piece) -> list[ManifestEntry]:
         return self._decoded(piece, self._content(piece))

@@ -140,6 +140,11 @@ def _of_entries(piece: Piece) -> bool:
     return piece.of_entries
 
 
+def same_block(epoch: int, other: int) -> bool:
+    """Whether two epochs are in the same smallest block."""
+    return epoch // FANOUT == other // FANOUT
+
+
 def blocks_at(epoch: int, level: int, *back: int) -> Iterable[Piece]:
     """The blocks of a level that lie the given numbers of blocks before that of an epoch."""
     size = FANOUT**level

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sparkjet.errors import RecoveryError, StorageError
+from sparkjet.storage.directory import Remote
 from sparkjet.storage.file_reader import read
 from sparkjet.storage.file_writer import FileWriter
 from sparkjet.storage.posix_directory import as_directory
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from sparkjet.storage.directory import Directory
 
 _SUFFIX = ".json"
+_PINS = "pins"
 _REVISION = re.compile(r"(\d{12})\.(\d+)\.json")
 """No pin has such a name: its slot is followed by a hyphen."""
 
@@ -34,9 +36,11 @@ class DirectoryStore:
         self._log = self._directory.below("log")
         self._state = self._directory.below("state")
         self._blobs = self._directory.below("blobs")
-        self._pins = self._directory.below("pins")
+        self._pins = self._directory.below(_PINS)
         self._places: dict[str, Directory] = {}
         """The place of everything that this process has written or read, so that removing it takes no search."""
+        self._files: dict[str, list[str]] = {}
+        """The files of deltas, likewise."""
 
     def open(self, option: str) -> None:
         """Create the directories, test put-if-absent, and remove temporary files left by crashes."""
@@ -73,6 +77,9 @@ class DirectoryStore:
 
     def pins(self) -> list[tuple[int, str]]:
         """See :meth:`SnapshotStore.pins`."""
+        if _PINS not in self._directory.names():
+            # Mostly: what is missing itself is looked for in several ways, by as many requests.
+            return []
         found = (name.removesuffix(_SUFFIX).partition("-") for name in self._pins.names() if name.endswith(_SUFFIX))
         return sorted((int(slot), name) for slot, _, name in found if slot.isdecimal() and name)
 
@@ -123,7 +130,7 @@ class DirectoryStore:
         writer = FileWriter(self._state.below(name), read_back=True)
         files = write(partials, writer, StorageError).files
         self._state.sync(f"{name}/{file}" for file in files)
-        self._places[name] = self._state
+        self._places[name], self._files[name] = self._state, list(files)
         return files
 
     def read_delta(self, session: SparkSession, delta: Delta) -> DataFrame:
@@ -146,6 +153,8 @@ class DirectoryStore:
             )
             raise RecoveryError(message)
         self._places[delta.name] = self._state
+        # Only what an executor has lost may be read: as few files as that is in.
+        self._files.setdefault(delta.name, list(delta.files))
         return read(session, directory, delta.files)
 
     def put_blob(self, name: str, content: bytes) -> None:
@@ -173,8 +182,12 @@ class DirectoryStore:
         place = self._places.pop(name, None)
         if place is not self._state:
             self._blobs.remove_files([name])
-        if place is not self._blobs:
-            self._state.remove(name)
+        files = self._files.pop(name, None)
+        if files is not None and isinstance(self._state, Remote):
+            # What attempts that were given up have left there may stay until the next start.
+            self._state.discard(name, files)
+        elif place is not self._blobs:
+            self._state.below(name).remove()
 
 
 def _number(name: str) -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from itertools import groupby
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import DataFrame
 
 from sparkjet.catalyst.tables import table_of
-from sparkjet.java import scala_context
+from sparkjet.java import scala_context, static_method
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -81,16 +82,38 @@ def held_by_executors(checkpointed: Iterable[DataFrame]) -> list[Held]:
     tables = [(each.sparkSession, table_of(each)) for each in checkpointed]
     if not tables:
         return []
-    # Not by SparkEnv's block manager: looking for its methods loads classes that Spark does not ship.
-    ids = [None if table is None else table.rdd.id() for _, table in tables]
-    found = {each.id(): each for each in scala_context(tables[0][0]).getRDDStorageInfo() if each.id() in ids}
-    return [_held(found.pop(each, None)) for each in ids]
+    session = tables[0][0]
+    # Not by SparkEnv's block manager: looking for its methods loads classes that Spark does not ship. And as one text:
+    # to ask for each number of each table took a tenth of all calls of an epoch.
+    shown = static_method(session, "scala.runtime.ScalaRunTime.stringOf")(scala_context(session).getRDDStorageInfo())
+    found = told_in(str(shown))
+    return [Held() if table is None else found.pop(table.identity, Held()) for _, table in tables]
 
 
-def _held(info: Any) -> Held:
-    if info is None:
-        return Held()
-    return Held(info.memSize(), info.diskSize(), info.numCachedPartitions(), info.numPartitions())
+def told_in(shown: str) -> dict[int, Held]:
+    """What executors hold, by the number of the RDD, from Spark's text of it, in which sizes are rounded.
+
+    >>> level = "StorageLevel(disk, memory, deserialized, 1 replicas)"
+    >>> counts = "CachedPartitions: 1; TotalPartitions: 2; MemorySize: 2.5 KiB; DiskSize: 0.0 B"
+    >>> told_in(f'Array(RDD "rows (of 7)" (42) StorageLevel: {level}; {counts})')
+    {42: Held(memory=2560, disk=0, told=1, partitions=2)}
+    """
+    return {
+        int(each["rdd"]): Held(_size(each["memory"]), _size(each["disk"]), int(each["told"]), int(each["partitions"]))
+        for each in _TOLD.finditer(shown)
+    }
+
+
+def _size(shown: str) -> int:
+    number, unit = shown.split()
+    return round(float(number) * _UNITS[unit])
+
+
+_TOLD = re.compile(
+    r"\((?P<rdd>\d+)\) StorageLevel: [^;]*; CachedPartitions: (?P<told>\d+); TotalPartitions: (?P<partitions>\d+); "
+    r"MemorySize: (?P<memory>[\d.]+ \w+); DiskSize: (?P<disk>[\d.]+ \w+)"
+)
+_UNITS = {unit: 1 << 10 * power for power, unit in enumerate(("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"))}
 
 
 def entry_size(segments: Sequence[tuple[int, Held]]) -> float:

@@ -144,6 +144,23 @@ class Replacing(Protocol):
 
 
 @runtime_checkable
+class Remote(Protocol):
+    """A directory in a store where a request takes time, and some calls take many."""
+
+    def wait(self) -> None:
+        """Wait until the store answers, unless it has done so just now: tasks of Spark give up sooner."""
+        ...
+
+    def publish(self, source: str, target: str) -> bool:
+        """Like :meth:`Directory.rename`, but the source may stay; returns whether it does."""
+        ...
+
+    def discard(self, name: str, files: Sequence[str]) -> None:
+        """Remove a directory in which these files are, all of them; any others in it may stay."""
+        ...
+
+
+@runtime_checkable
 class HoldsRows(Protocol):
     """A directory that Spark's writers and readers cannot use: its own tasks carry rows there and back."""
 

@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from sparkjet.storage.directory import HoldsRows
+from sparkjet.storage.directory import HoldsRows, Remote
 from sparkjet.storage.field_names import numbered
 from sparkjet.storage.paths import WRITING
 from sparkjet.storage.read_back import for_read_back
@@ -78,8 +78,8 @@ class FileWriter:
             (self.directory.path / "_temporary" / "0" / "_temporary").mkdir(parents=True)
             statistics = job.renaming(WRITING)
             return Saved(statistics.rows, statistics.files, self._found())
-        # A store that is away is waited for here: tasks would give up after a few attempts.
-        self.directory.exists()
+        if isinstance(self.directory, Remote):
+            self.directory.wait()
         statistics, written = job.listing()
         found = {unquote(each).removeprefix(f"{uri}/"): size for each, size in written.items()}
         return Saved(statistics.rows, statistics.files, _sorted(found))

@@ -6,24 +6,23 @@ import errno
 import os
 import re
 import tempfile
-import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 from urllib.parse import urlsplit
 
 from sparkjet.errors import AnalysisError, StorageError
 from sparkjet.query_log import begin, current
-from sparkjet.storage.hadoop_file_system import JAVA_ERRORS
+from sparkjet.storage.hadoop_ways import UNTESTED, WAYS, write
 from sparkjet.storage.patience import Patience
 from sparkjet.storage.probe_names import is_left_behind, probe_name
 
 if TYPE_CHECKING:
     from sparkjet.storage.directory import Directory
     from sparkjet.storage.hadoop_file_system import HadoopFileSystem
+    from sparkjet.storage.hadoop_ways import Way
 
 
 WRITERS = 4
@@ -78,108 +77,6 @@ def _at_once(directory: Directory) -> int:
             return sum(writers.map(lambda content: directory.put(name, content), contents))
     finally:
         directory.remove(name)
-
-
-CONDITIONAL = "fs.option.create.conditional.overwrite"
-"""S3A's capability and option of a PUT with ``If-None-Match``."""
-
-Put = Callable[["HadoopFileSystem", Any, bytes], None]
-"""Creates a path with its whole content; after an error it is open who has created it."""
-Replace = Callable[["HadoopFileSystem", Any, Any], None]
-"""Puts a file in the place of another one, which readers find until then."""
-
-
-def renaming_over(system: HadoopFileSystem, old: Any, new: Any) -> None:
-    """One rename that overwrites: what is created over a file would be read half-written."""
-    system.context.rename(old, new, system.overwriting)
-
-
-def writing_over(system: HadoopFileSystem, old: Any, new: Any) -> None:
-    """One PUT when the stream is closed; a rename would remove the target, and copy then."""
-    source = system.java.open(old)
-    try:
-        stream = system.java.create(new, True)
-        try:
-            source.transferTo(stream)
-        except JAVA_ERRORS:
-            with suppress(*JAVA_ERRORS):
-                # As in `write`: closing would publish a part.
-                stream.abort()
-            raise
-        stream.close()
-    finally:
-        source.close()
-
-
-class Way(NamedTuple):
-    """How a scheme puts files.
-
-    Attributes:
-        put: The put operation.
-        replace: Puts a file in the place of another one.
-        capability: The capability to require of the file system, if it has to be asked.
-        has_directories: Whether directories exist without files.
-        is_tested: Whether ``put`` is known to have one winner; others are refused by name.
-    """
-
-    put: Put
-    replace: Replace = renaming_over
-    capability: str | None = None
-    has_directories: bool = True
-    is_tested: bool = True
-
-
-def by_rename(system: HadoopFileSystem, path: Any, content: bytes) -> None:
-    """Write a hidden file, then rename it without overwriting: if created in place, readers would see half of it."""
-    hidden = system.path(f"{path.getParent().toString()}/.{path.getName()}.{uuid.uuid4().hex}")
-    stream = system.java.create(hidden, False)
-    try:
-        write(stream, content)
-        system.context.rename(hidden, path, system.not_overwriting)
-    except JAVA_ERRORS:
-        with suppress(*JAVA_ERRORS):
-            # Closing a hidden file publishes nothing, and HDFS would renew the lease of an open one forever.
-            stream.close()
-        with suppress(*JAVA_ERRORS):
-            # One that stays is removed by the next start.
-            system.java.delete(hidden, False)
-        raise
-
-
-def by_conditional_create(system: HadoopFileSystem, path: Any, content: bytes) -> None:
-    """One conditional PUT when the stream is closed; with a plain ``create(path, false)`` the last writer would win."""
-    builder = system.java.createFile(path).create().overwrite(True).must(CONDITIONAL, True)
-    write(builder.build(), content)
-
-
-def by_create(system: HadoopFileSystem, path: Any, content: bytes) -> None:
-    """Create without overwriting, in a store that compares generations when the stream is closed."""
-    write(system.java.create(path, False), content)
-
-
-def write(stream: Any, content: bytes) -> None:
-    """Write and close a stream; a failed one is abandoned, because closing it would publish a part."""
-    try:
-        stream.write(content)
-        if stream.hasCapability("hsync"):
-            stream.hsync()
-    except JAVA_ERRORS:
-        with suppress(*JAVA_ERRORS):
-            # A stream that cannot be aborted is left open: closing it would publish what it has.
-            stream.abort()
-        raise
-    stream.close()
-
-
-WAYS = {
-    "hdfs": Way(by_rename),
-    "s3a": Way(by_conditional_create, writing_over, CONDITIONAL, has_directories=False),
-    "abfs": Way(by_rename),
-    "abfss": Way(by_rename),
-    "gs": Way(by_create, writing_over, has_directories=False),
-}
-"""Ways to put by scheme; :data:`UNTESTED` for any other."""
-UNTESTED = Way(by_rename, is_tested=False)
 
 
 T = TypeVar("T")
@@ -344,6 +241,22 @@ class HadoopDirectory:
         """See :meth:`Directory.rename`; if it is a copy, finishes an interrupted one."""
         self._patience.run(lambda: self._rename(source, target))
 
+    def publish(self, source: str, target: str) -> bool:
+        """See :meth:`Remote.publish`."""
+        return self._patience.run(lambda: self._publish(source, target))
+
+    def discard(self, name: str, files: Sequence[str]) -> None:
+        """See :meth:`Remote.discard`."""
+        if self._way.has_directories:
+            self.remove(name)
+        else:
+            self.remove_files(f"{name}/{file}" for file in files)
+
+    def wait(self) -> None:
+        """See :meth:`Remote.wait`."""
+        if not self._patience.has_just_answered:
+            self.exists()
+
     def replace(self, source: str, target: str) -> None:
         """See :meth:`Replacing.replace`."""
         system, old, new = self._system, self._at(source), self._at(target)
@@ -354,6 +267,10 @@ class HadoopDirectory:
 
     def remove(self, name: str = "") -> None:
         """See :meth:`Directory.remove`."""
+        if not name and not self._way.has_directories:
+            # A removal by the name would first look for a file of that name, then for a directory, then list it.
+            self.remove_files(self.files())
+            return
         self._ask(lambda: self._system.java.delete(self._at(name), True), name)
 
     def remove_files(self, names: Iterable[str]) -> None:
@@ -389,6 +306,20 @@ class HadoopDirectory:
         except FileNotFoundError:
             return []
         return found.split(_BETWEEN) if found else []
+
+    def _publish(self, source: str, target: str) -> bool:
+        system, old, new, copy = self._system, self._at(source), self._at(target), self._way.copy
+        if copy is not None:
+            try:
+                if self._run(lambda: copy(system, old, new), source):
+                    return True
+            except FileNotFoundError:
+                raise
+            except OSError:
+                # Our own copy may be there, of which no answer came, or an earlier one: a rename finds out.
+                pass
+        self._rename(source, target)
+        return False
 
     def _rename(self, source: str, target: str) -> None:
         system, old, new = self._system, self._at(source), self._at(target)

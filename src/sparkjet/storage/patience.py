@@ -16,6 +16,8 @@ T = TypeVar("T")
 SECONDS = 60.0
 """Seconds until a store is given up, in addition to the waiting of its client."""
 _ANSWERS = FileExistsError, FileNotFoundError, PermissionError
+JUST_NOW = 0.5
+"""Seconds for which an answer of a store shows that it is there: as long as a small job that writes to it takes."""
 _PARTS = 12
 """Divides the patience: the longest pause between two attempts is one part, and the first pause such a part of that."""
 
@@ -35,6 +37,12 @@ class Patience:
     def __init__(self, seconds: float = SECONDS, *, has_answered: bool = False) -> None:
         self._seconds, self._has_answered = seconds, has_answered
         self._away_since: float | None = None
+        self._answered_at = -math.inf
+
+    @property
+    def has_just_answered(self) -> bool:
+        """Whether the store has answered so lately that asking whether it is there would only repeat that."""
+        return time.monotonic() - self._answered_at < JUST_NOW
 
     def run(self, attempt: Callable[[], T]) -> T:
         """The eventual result of ``attempt``; an :class:`OSError` that is an answer of the store is raised at once."""
@@ -72,3 +80,4 @@ class Patience:
 
     def _answered(self) -> None:
         self._away_since, self._has_answered = None, True
+        self._answered_at = time.monotonic()

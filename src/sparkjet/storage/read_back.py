@@ -31,10 +31,10 @@ _OWN = {
 }
 _VECTORIZED = "spark.sql.parquet.enableVectorizedReader"
 """Affects speed, not what is read. Spark asks the reading session how rows come and the user's how to take them."""
-_SESSIONS: dict[Hashable, Any] = {}
+_SESSIONS: dict[Hashable, tuple[SparkSession, str | None]] = {}
+"""Sessions that are kept, each with the last value of ``_VECTORIZED``."""
 _MOST = 8
 _OF_THREADS = "org.apache.spark.sql.classic.SparkSession"
-"""Sessions that are kept."""
 
 
 def for_read_back(session: SparkSession) -> SparkSession:
@@ -46,14 +46,17 @@ def for_read_back(session: SparkSession) -> SparkSession:
     jsession: Any = session._jsparkSession
     # Not the session: each batch has another Python object for it.
     key = session.sparkContext._gateway, jsession.sessionUUID()
-    found = _SESSIONS.get(key)
+    found, before = _SESSIONS.get(key, (None, None))
     if found is None:
         if len(_SESSIONS) >= _MOST:
             # Another thread may be here, too: what it has found is not affected.
             _SESSIONS.clear()
-        found = _SESSIONS[key] = _with_defaults(session, jsession.cloneSession())
-    found.sessionState().conf().setConfString(_VECTORIZED, session.conf.get(_VECTORIZED))
-    return SparkSession(session.sparkContext, found)
+        found = SparkSession(session.sparkContext, _with_defaults(session, jsession.cloneSession()))
+    vectorized = str(session.conf.get(_VECTORIZED))
+    if vectorized != before:
+        found.conf.set(_VECTORIZED, vectorized)
+        _SESSIONS[key] = found, vectorized
+    return found
 
 
 def in_session(session: SparkSession, rows: DataFrame) -> DataFrame:

@@ -12,7 +12,7 @@ from sparkjet.catalyst.constants import constant
 from sparkjet.catalyst.kept_plans import KeptPlans
 from sparkjet.snapshots.record import NO_WINDOWS, SavedWindows, SlidingSettings
 from sparkjet.state import OneSided
-from sparkjet.state.segments import LARGE, Segment, SegmentStatistics, free, mergeable
+from sparkjet.state.segments import FEWEST, LARGE, Segment, SegmentStatistics, free, mergeable
 from sparkjet.state.tasks import tasks_of_few
 from sparkjet.time import MIN, WindowGrid
 from sparkjet.windows.accumulators import Accumulators
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 _COMBINED = 3
 """In how many segments a frame is on average, for large ones to be merged."""
+_PATIENT = 2 * FEWEST
+"""How many segments are merged at least in an epoch that closes windows."""
 _SEPARATE = 64
 """How many large segments are merged at last, so that they do not fill records; windows read few of them."""
 
@@ -108,16 +110,19 @@ class SlidingWindows(OneSided):
         return self.closed
 
     def append(self, segment: Segment) -> None:
-        """Add the partial rows of an epoch, and merge the newest segments if there are enough."""
+        """Add the partial rows of an epoch."""
         self.segments.append(segment)
-        count = self._mergeable()
-        if count:
-            self._merge(count)
 
     def compact(self) -> None:
         """See :meth:`sparkjet.state.Operator.compact`."""
         if self.segments:
             self._merge(len(self.segments))
+
+    def _merge_newest(self, least: int) -> None:
+        """Merge the newest segments if so many are to be merged."""
+        count = self._mergeable()
+        if count >= least:
+            self._merge(count)
 
     def _merge(self, count: int) -> None:
         merged = self._kept(
@@ -152,11 +157,12 @@ class SlidingWindows(OneSided):
 
     def close(self, watermark: int) -> DataFrame | None:
         """Final rows of the windows that end up to ``watermark``, None without any."""
-        if watermark == MIN:
+        upto = MIN if watermark == MIN else self.window.closed_end(watermark)
+        if watermark == MIN or (self.closed is not None and upto <= self.closed):
+            self._merge_newest(FEWEST)
             return None
-        upto = self.window.closed_end(watermark)
-        if self.closed is not None and upto <= self.closed:
-            return None
+        # Somebody waits for these windows: what can be merged can mostly wait for an epoch that closes none.
+        self._merge_newest(_PATIENT)
         after, before = self._whole_after(), self.closed
         self.closed = upto
         if not self.segments:

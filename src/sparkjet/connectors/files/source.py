@@ -20,6 +20,7 @@ from sparkjet.errors import AnalysisError, SourceError
 from sparkjet.options import Options
 from sparkjet.sinks.manifest import Manifest, ManifestEntry
 from sparkjet.sources.carrying import CarryingOffset
+from sparkjet.sources.workers import QuickReader
 from sparkjet.spark_line import arrow_schema
 from sparkjet.time import MIN
 
@@ -72,7 +73,7 @@ class FilesDataSource(DataSource):
         return FilesStreamReader(self.path, schema, Options(dict(self.options))[MAX_EPOCHS])
 
 
-class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class FilesStreamReader(QuickReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Plans batches of whole epochs in a Python process of the driver, and reads their files in the executors.
 
     An offset has the newest epoch of each writer, by its query and output, and the watermark that came with it: see

@@ -23,6 +23,7 @@ from sparkjet.query_log import logger
 from sparkjet.sources.alignment import KEY, Aligner, Held
 from sparkjet.sources.backlog import limited
 from sparkjet.sources.carrying import CarryingOffset
+from sparkjet.sources.workers import QuickReader
 from sparkjet_grid.errors import FallenBehindError
 from sparkjet_grid.journal_version import EPOCH, OFFSET, PARTITION
 
@@ -112,7 +113,7 @@ class GridJournalDataSource(DataSource):
         return JournalStreamReader(self.settings, schema.names, self.place)
 
 
-class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class JournalStreamReader(QuickReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Plans batches in a Python process on the driver, and reads their ranges in the executors.
 
     From the first batch on, the journal keeps for this reader the rows that are in no finished batch. Its name is in

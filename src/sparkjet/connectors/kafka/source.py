@@ -27,6 +27,7 @@ from sparkjet.connectors.kafka.starting import LATEST
 from sparkjet.errors import AnalysisError, lacking
 from sparkjet.sources.alignment import Aligner
 from sparkjet.sources.backlog import limited
+from sparkjet.sources.workers import QuickReader
 
 try:
     from sparkjet.connectors.kafka.admin import Cluster
@@ -110,7 +111,7 @@ class KafkaDataSource(DataSource):
         return StructType([*COLUMNS, StructField("headers", ArrayType(_HEADER))])
 
 
-class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class KafkaStreamReader(QuickReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Plans batches in a Python process of the driver, and reads their ranges in the executors.
 
     An offset holds the next offset of each partition: ``{"topic": {"0": 17}}``. It includes every partition that is

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
+from sparkjet.sources.workers import begin_task
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -30,6 +32,12 @@ class TaskRows(DataSourceStreamReader):
         """The rows of a task."""
         with pa.ipc.open_stream(partition.value) as stream:
             yield from stream
+
+
+def received() -> TaskRows:
+    """The reader in a worker, which calls this as it unpickles it."""
+    begin_task()
+    return TaskRows()
 
 
 def tasks(batches: Iterable[pa.RecordBatch]) -> list[InputPartition]:

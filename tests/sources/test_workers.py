@@ -1,0 +1,72 @@
+"""What a reader of ours does in a Python worker: the worker acknowledges its task at once, and tidies up little."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sparkjet.sources import workers
+from sparkjet.sources.workers import QuickReader, begin_task
+
+
+class Reader(QuickReader):
+    def __init__(self) -> None:
+        self.rows = [1, 2]
+
+
+@pytest.fixture(autouse=True)
+def _cold(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tests' own process goes on collecting its garbage."""
+    monkeypatch.setattr(workers, "_tasks", itertools.count(workers._WARM + 1))
+
+
+def descriptors() -> list[str]:
+    place = Path("/proc/self/fd")
+    return sorted(map(str, place.iterdir())) if place.is_dir() else []
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_QUICKACK"), reason="only Linux has it")
+def test_a_task_that_arrives_is_acknowledged_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as jvm:
+        worker, _ = server.accept()
+        with worker:
+            monkeypatch.setattr(workers, "_DESCRIPTORS", [worker.fileno()])
+            worker.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 0)
+            # As pickling does.
+            found = copy.copy(Reader())
+            assert worker.getsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK) == 1
+            assert found.rows == [1, 2]
+            worker.sendall(b"rows")
+            assert jvm.recv(4) == b"rows"
+
+
+def test_what_else_a_worker_has_open_stays_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, theirs = socket.socketpair()
+    read, write = os.pipe()
+    with ours, theirs, os.fdopen(read, "rb") as reader, os.fdopen(write, "wb") as writer:
+        before = descriptors()
+        monkeypatch.setattr(workers, "_DESCRIPTORS", [ours.fileno(), read, write, 9999])
+        begin_task()
+        assert descriptors() == before
+        ours.sendall(b"x")
+        writer.write(b"y")
+        writer.flush()
+        assert (theirs.recv(1), reader.read(1)) == (b"x", b"y")
+
+
+def test_what_a_worker_has_imported_is_not_looked_through_after_each_task() -> None:
+    program = "import gc; from sparkjet.sources.workers import begin_task as b; b(); n = gc.get_freeze_count(); b(); "
+    done = subprocess.run(
+        [sys.executable, "-c", f"{program} print(n, gc.get_freeze_count() > 10_000, len(gc.get_objects()) < 1000)"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.split() == ["0", "True", "True"]
