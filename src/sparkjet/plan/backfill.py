@@ -157,7 +157,8 @@ class Backfill:
             if sum(row[2] for row in found):
                 message = (
                     f"cut: {sum(row[2] for row in found)} rows of the history have no offset in {self.offset!r}, or no "
-                    f"substream in {', '.join(self.substream)}: whether the stream has them too cannot be told."
+                    f"substream in {', '.join(self.substream)}: whether the stream has them too cannot be told. Fill "
+                    "them in, leave these rows out, or cut by a time."
                 )
                 raise AnalysisError(message)
         times = [(row[3], row[4]) for row in found if row[3] is not None]

@@ -40,7 +40,7 @@ def copy_newest(source: Directory, target: Directory, option: str = "to") -> tup
     for _ in range(_ATTEMPTS):
         held, newest = log.newest(), there.newest()
         if newest is None:
-            raise RecoveryError(f'copy: "{source}" contains no record of a query.')
+            raise RecoveryError(f'copy: "{source}" contains no record of a query. Give its checkpointLocation.')
         slot, record = newest
         if held is not None and (held[1].query != record.query or held[0] > slot):
             message = (
@@ -70,7 +70,10 @@ def copy_newest(source: Directory, target: Directory, option: str = "to") -> tup
         newest = log.newest()
         if newest is not None and _has_all(target, newest[1]):
             return slot, record, copied
-    message = f'copy: query {record.query} replaces its snapshots faster than they can be copied to "{target}".'
+    message = (
+        f'copy: query {record.query} replaces its snapshots faster than they can be copied to "{target}". Copy again '
+        "when it has less to do, or has stopped."
+    )
     raise RecoveryError(message)
 
 

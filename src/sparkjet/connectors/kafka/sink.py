@@ -140,7 +140,7 @@ class KafkaSink:
             # copy's.
             handle["run"] = ""
         if self._markers is not None:
-            topics = [topic for slot in handle["transactions"] for topic, _ in slot["written"]]
+            topics = [topic for each in handle["transactions"] for topic, _ in each["written"]]
             given = [] if self._settings.topic is None else [self._settings.topic]
             handle["told"] = self._markers.described(transaction, [*given, *topics])
             self._pace.note(transaction)

@@ -40,19 +40,19 @@ class KafkaTransactions:
     continues: bool = False
     patience: float = PATIENCE
 
-    def fix(self, transaction: TransactionId, slots: Sequence[tuple[str, int]]) -> Handle | None:
+    def fix(self, transaction: TransactionId, prepared: Sequence[tuple[str, int]]) -> Handle | None:
         """Fix which transactions belong to the epoch; None if there were no rows.
 
         Call it when every task has succeeded.
         """
-        if not slots:
+        if not prepared:
             return None
-        return self.handle_of(transaction, slots)
+        return self.handle_of(transaction, prepared)
 
-    def handle_of(self, transaction: TransactionId, slots: Sequence[tuple[str, int]]) -> Handle:
+    def handle_of(self, transaction: TransactionId, prepared: Sequence[tuple[str, int]]) -> Handle:
         """The handle of an epoch with these transactions, if any."""
         with self._connected() as cluster:
-            manifest = [self._slot(cluster, name, rows) for name, rows in sorted(slots)]
+            manifest = [self._prepared(cluster, name, rows) for name, rows in sorted(prepared)]
             return {
                 "query": transaction.query,
                 "sink": transaction.sink,
@@ -61,7 +61,7 @@ class KafkaTransactions:
                 **origin(transaction),
                 "way": "kafka",
                 "cluster": cluster.metadata().cluster,
-                "rows": sum(rows for _, rows in slots),
+                "rows": sum(rows for _, rows in prepared),
                 "transactions": manifest,
             }
 
@@ -69,13 +69,13 @@ class KafkaTransactions:
         """Commit every transaction; those that were committed before are left as they are."""
         lost: list[tuple[dict[str, Any], str]] = []
         with self._connected() as cluster:
-            for slot in handle["transactions"]:
-                why = self._commit(cluster, handle, slot)
+            for prepared in handle["transactions"]:
+                why = self._commit(cluster, handle, prepared)
                 if why is not None:
-                    lost.append((slot, why))
+                    lost.append((prepared, why))
                 between()
-            written = {(topic, number) for slot in handle["transactions"] for topic, number in slot["written"]}
-            producers = {slot["producer"] for slot in handle["transactions"]}
+            written = {(topic, number) for prepared in handle["transactions"] for topic, number in prepared["written"]}
+            producers = {prepared["producer"] for prepared in handle["transactions"]}
             seen = rewrite_lost_markers(cluster, sorted(written), prefix_of(handle["query"]), producers)
         if not lost:
             return seen
@@ -99,7 +99,7 @@ class KafkaTransactions:
 
     def abort_orphans(self, query: str, takeover: int, keep: Sequence[Handle]) -> None:
         """Abort the transactions that drivers before ``takeover`` opened for a query, except for those in ``keep``."""
-        decided = {slot["id"] for handle in keep for slot in handle.get("transactions", ())}
+        decided = {prepared["id"] for handle in keep for prepared in handle.get("transactions", ())}
         with self._connected() as cluster:
             for found in self._found(cluster, prefix_of(query)):
                 if found.takeover < takeover and found.gid not in decided:
@@ -133,7 +133,7 @@ class KafkaTransactions:
         with self._connected() as cluster:
             return committed_after(cluster, newest, handle)
 
-    def _slot(self, cluster: Cluster, name: str, rows: int) -> dict[str, Any]:
+    def _prepared(self, cluster: Cluster, name: str, rows: int) -> dict[str, Any]:
         described = cluster.describe(name)
         if described.error or described.state != OPEN:
             message = (
@@ -152,17 +152,17 @@ class KafkaTransactions:
             "written": [list(where) for where in described.written],
         }
 
-    def _commit(self, cluster: Cluster, handle: Handle, slot: dict[str, Any]) -> str | None:
+    def _commit(self, cluster: Cluster, handle: Handle, prepared: dict[str, Any]) -> str | None:
         """Commit one transaction; returns why it is lost, None if it is committed."""
-        error = cluster.commit(slot["id"], slot["producer"], slot["epoch"])
+        error = cluster.commit(prepared["id"], prepared["producer"], prepared["epoch"])
         if not error:
-            _warn_of_age(handle, slot, time.time())
+            _warn_of_age(handle, prepared, time.time())
             return None
         if error not in _ENDED:
-            raise SinkError(f"Kafka: {slot['id']!r} cannot be committed: {error_name(error)}.")
-        described = cluster.describe(slot["id"])
+            raise SinkError(f"Kafka: {prepared['id']!r} cannot be committed: {error_name(error)}.")
+        described = cluster.describe(prepared["id"])
         # An id is reused only after its transaction was committed: whatever its producer's epoch is now, this one was.
-        if described.state in COMMITS and described.producer == slot["producer"]:
+        if described.state in COMMITS and described.producer == prepared["producer"]:
             return None
         here = cluster.metadata().cluster
         if here != handle["cluster"]:
@@ -175,7 +175,9 @@ class KafkaTransactions:
             return f"the brokers do not know it ({error_name(described.error)}), so it may or may not be committed"
         if described.state == OPEN:
             return "another producer uses its id"
-        return f"it was aborted ({described.state}), after its timeout of {slot['timeout']} ms or by another process"
+        return (
+            f"it was aborted ({described.state}), after its timeout of {prepared['timeout']} ms or by another process"
+        )
 
     def _found(self, cluster: Cluster, prefix: str, states: Sequence[str] = (OPEN,)) -> list[ListedTransaction]:
         listed = cluster.open_transactions(prefix, states)
@@ -199,12 +201,12 @@ def _abort(cluster: Cluster, name: str) -> None:
 
 def check_alive(handle: Handle, now: float) -> None:
     """Refuse to decide on transactions that brokers may abort before they are committed."""
-    for slot in handle["transactions"]:
-        age, timeout = _age(handle, now), slot["timeout"]
+    for prepared in handle["transactions"]:
+        age, timeout = _age(handle, now), prepared["timeout"]
         if age > OLDEST * timeout:
             message = (
-                f"Kafka: epoch {handle['epoch']} is not published: its transaction {slot['id']!r} has been open for "
-                f"{age / 1000:.0f} s, and after kafka.transaction.timeout.ms={timeout} brokers abort it, perhaps "
+                f"Kafka: epoch {handle['epoch']} is not published: its transaction {prepared['id']!r} has been open "
+                f"for {age / 1000:.0f} s, and after kafka.transaction.timeout.ms={timeout} brokers abort it, perhaps "
                 "before its commit. The next start runs the epoch again; raise kafka.transaction.timeout.ms (and the "
                 "brokers' transaction.max.timeout.ms), or make epochs shorter."
             )
@@ -221,8 +223,8 @@ def _age(handle: Handle, now: float) -> float:
     return 1000 * now - prepared
 
 
-def _warn_of_age(handle: Handle, slot: dict[str, Any], now: float) -> None:
-    age, timeout = _age(handle, now), slot["timeout"]
+def _warn_of_age(handle: Handle, prepared: dict[str, Any], now: float) -> None:
+    age, timeout = _age(handle, now), prepared["timeout"]
     # A transaction older than its timeout was committed earlier: a start repeats the last commit, however old it is.
     if timeout < 2 * age <= 2 * timeout:
         logger.warning(
@@ -235,10 +237,11 @@ def _warn_of_age(handle: Handle, slot: dict[str, Any], now: float) -> None:
 
 
 def _lost(handle: Handle, lost: Sequence[tuple[dict[str, Any], str]]) -> str:
-    rows, total = (sum(slot["rows"] for slot in slots) for slots in ([s for s, _ in lost], handle["transactions"]))
-    each = "; ".join(f"{slot['id']!r}: {why}" for slot, why in lost)
+    rows, total = (sum(each["rows"] for each in some) for some in ([one for one, _ in lost], handle["transactions"]))
+    named = "; ".join(f"{each['id']!r}: {why}" for each, why in lost)
     return (
-        f"Epoch {handle['epoch']} was decided, but {rows} of its {total} rows for {handle['sink']!r} are lost: {each}. "
-        'Continue without them with option("onLostTransaction", "continue"), or rerun the query from its input with '
-        "another checkpointLocation. To prevent this, make kafka.transaction.timeout.ms longer than any stop."
+        f"Epoch {handle['epoch']} was decided, but {rows} of its {total} rows for {handle['sink']!r} are lost: "
+        f'{named}. Continue without them with option("onLostTransaction", "continue"), or rerun the query '
+        "from its input with another checkpointLocation. To prevent this, make kafka.transaction.timeout.ms longer "
+        "than any stop."
     )
