@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import uuid
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from sparkjet.snapshots.record import Record, SavedStage
     from sparkjet.storage.directory import Directory
 
+T = TypeVar("T")
 ADOPTED_FILE = "adopted.json"
 """The file in a home that names the Spark query it has adopted, to whose directories it may write."""
 _ATTEMPTS = 10
@@ -206,13 +207,22 @@ def _has_lost_its_pin(origin: Origin, parent: RecordLog, name: str) -> bool:
 
 def origin_of(home: Directory) -> Origin | None:
     """The origin of the fork in a home; None if it is not a fork."""
-    place = home.below("snapshots")
+    return kept_note(home, _ORIGIN_FILE, _ORIGIN, "fork")
+
+
+def kept_note(home: Directory, name: str, decoder: msgspec.json.Decoder[T], what: str) -> T | None:
+    """A file that a home keeps beside its records, such as the origin of a fork; None if there is none.
+
+    Raises:
+        RecoveryError: It is damaged: without it nobody knows which query, or which directories, go on.
+    """
+    snapshots = home.below("snapshots")
     try:
-        return _ORIGIN.decode(place.read(_ORIGIN_FILE))
+        return decoder.decode(snapshots.read(name))
     except (FileNotFoundError, NotADirectoryError):
         return None
     except msgspec.MsgspecError as error:
-        message = f"fork: {place.below(_ORIGIN_FILE)} cannot be read: {error}. Restore it, or fork to another place."
+        message = f"{what}: {snapshots.below(name)} cannot be read: {error}. Restore it from a copy of the home."
         raise RecoveryError(message) from error
 
 
