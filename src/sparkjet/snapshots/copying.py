@@ -136,7 +136,6 @@ def fork_pinned(
     target: Directory,
     name: str,
     changed: Callable[[Record], Record] = lambda record: record,
-    option: str = "to",
 ) -> Origin:
     """Begin another query from a pinned record in a home without records, or return the fork that was begun there.
 
@@ -152,7 +151,7 @@ def fork_pinned(
     there, here = RecordLog(DirectoryStore(source.below("snapshots"))), DirectoryStore(target.below("snapshots"))
     held, origin = RecordLog(here).newest(), origin_of(target)
     if held is not None and (origin is None or origin.query != held[1].query):
-        raise _taken(option, target, f"has records of query {held[1].query}")
+        raise _taken(target, f"has records of query {held[1].query}")
     if held is not None and origin is not None and _has_lost_its_pin(origin, there, name):
         return origin
     pin = there.pins.get(name)
@@ -165,20 +164,20 @@ def fork_pinned(
         raise RecoveryError(message)
     if held is None:
         # A running fork has temporary files of its own.
-        here.open(option)
+        here.open("to")
     asked = Origin(record.query, name, pin.slot, pin.epoch, str(uuid.uuid4()), record.is_held)
     if origin is None:
         target.below("snapshots").put(_ORIGIN_FILE, msgspec.json.encode(asked))
         # Not the origin that was put: of two forks at once, one is first.
         origin = origin_of(target) or asked
     if msgspec.structs.replace(asked, query=origin.query) != origin:
-        raise _taken(option, target, f'was forked from record {origin.slot}, "{origin.pin}", of query {origin.parent}')
+        raise _taken(target, f'was forked from record {origin.slot}, "{origin.pin}", of query {origin.parent}')
     if held is None:
         _begin(source, target, origin, changed(record))
         # The records are another query's, if a snapshot was copied there in the meantime.
         held = RecordLog(here).newest()
         if held is None or held[1].query != origin.query:
-            raise _taken(option, target, "now has records of another query")
+            raise _taken(target, "now has records of another query")
     return origin
 
 
@@ -226,8 +225,8 @@ def kept_note(home: Directory, name: str, decoder: msgspec.json.Decoder[T], what
         raise RecoveryError(message) from error
 
 
-def _taken(option: str, target: Directory, why: str) -> AnalysisError:
-    return AnalysisError(f'{option}: "{target}" {why}. Give the fork its own place.')
+def _taken(target: Directory, why: str) -> AnalysisError:
+    return AnalysisError(f'to: "{target}" {why}. Give the fork its own place.')
 
 
 def _without_delivered(source: Directory, record: Record) -> Record:

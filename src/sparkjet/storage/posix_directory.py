@@ -27,7 +27,7 @@ _CHUNK = 1 << 20
 
 
 class PosixDirectory:
-    """A :class:`~sparkjet.storage.directory.Directory` where ``link()`` never overwrites and ``fsync`` is honored."""
+    """A :class:`~sparkjet.storage.directory.Directory` where ``link()`` never overwrites and ``fsync`` is honoured."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
