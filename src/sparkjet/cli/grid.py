@@ -80,7 +80,7 @@ def start(
         ),
     ] = 3600.0,
     jars: Annotated[
-        str | None, typer.Option(metavar="FOLDER", help="folder with ZooKeeper's jars, if not the installed PySpark's")
+        str | None, typer.Option(metavar="DIRECTORY", help="that of ZooKeeper's jars, if not the installed PySpark's")
     ] = None,
     token_file: TokenFile = None,
     tls_certificate: TlsCertificate = None,

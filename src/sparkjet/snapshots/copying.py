@@ -58,7 +58,10 @@ def copy_newest(source: Directory, target: Directory, option: str = "to") -> tup
         except FileNotFoundError as error:
             following = there.newest()
             if (following is None or following[0] == slot) and _without_delivered(source, decided) == record:
-                message = f"copy: record {slot} names {error.filename}, which is missing: {error.strerror}."
+                message = (
+                    f"copy: record {slot} names {error.filename}, which is missing: {error.strerror}. Restore it, or "
+                    "copy from a home that has it."
+                )
                 raise RecoveryError(message) from error
             continue
         if held is None:
@@ -100,7 +103,10 @@ def copied_state(
                 try:
                     here.write(file, there.read(file))
                 except FileNotFoundError as error:
-                    message = f"copy: {there.uri(file)} is missing. Does somebody remove files of {source}?"
+                    message = (
+                        f"copy: {there.uri(file)} is missing. Restore it, and let nothing but the query remove files "
+                        f"of {source}."
+                    )
                     raise RecoveryError(message) from error
             deltas.append(msgspec.structs.replace(delta, name=copied))
         found[name] = msgspec.structs.replace(stage, deltas=deltas)
@@ -193,7 +199,10 @@ def _begin(source: Directory, target: Directory, origin: Origin, record: Record)
         for place, names in files_of(forked).items():
             _copy(source, target, place, names)
     except FileNotFoundError as error:
-        message = f'fork: record {origin.slot}, pinned as "{origin.pin}", names {error.filename}, which is missing.'
+        message = (
+            f'fork: record {origin.slot}, pinned as "{origin.pin}", names {error.filename}, which is missing. Restore '
+            "it, or pin the query again and fork that."
+        )
         raise RecoveryError(message) from error
     DirectoryStore(target.below("snapshots")).put(origin.slot, forked.encode())
 
