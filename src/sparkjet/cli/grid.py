@@ -184,7 +184,7 @@ def reform_grid(
 ) -> None:
     """Re-form a grid."""
     if not others_are_dead:
-        raise typer.BadParameter("Pass --others-are-dead: members that come back would go on as another grid")
+        raise typer.BadParameter("Give --others-are-dead: members that come back would go on as another grid")
     access = access_of(token_file, tls_certificate, tls_key, tls_authorities)
     from sparkjet.cli.grid_operations import reform  # noqa: PLC0415 - the extra is optional
 
