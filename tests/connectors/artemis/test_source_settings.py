@@ -9,7 +9,7 @@ from pyspark import cloudpickle
 
 from sparkjet.connectors.artemis.data_source import ArtemisDataSource
 from sparkjet.connectors.artemis.source_settings import ArtemisSettings
-from sparkjet.connectors.artemis.stomp import TlsFiles
+from sparkjet.connectors.tls_files import TlsFiles
 from sparkjet.errors import AnalysisError
 
 

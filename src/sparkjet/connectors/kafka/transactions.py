@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import Any
 
 from sparkjet.connectors.kafka.access import Access
-from sparkjet.connectors.kafka.cluster import COMMITS, OPEN, PATIENCE, Cluster, error_name
-from sparkjet.connectors.kafka.connection import BrokerError
+from sparkjet.connectors.kafka.cluster import COMMITS, OPEN, PATIENCE, Cluster, connected, error_name
 from sparkjet.connectors.kafka.markers import MarkerState, rewrite_lost_markers
 from sparkjet.connectors.kafka.restored import committed_after
 from sparkjet.errors import CopiedHomeError, LostTransactionError, SinkError
@@ -51,7 +49,7 @@ class KafkaTransactions:
 
     def handle_of(self, transaction: TransactionId, prepared: Sequence[tuple[str, int]]) -> Handle:
         """The handle of an epoch with these transactions, if any."""
-        with self._connected() as cluster:
+        with connected(self.access, self.patience) as cluster:
             manifest = [self._prepared(cluster, name, rows) for name, rows in sorted(prepared)]
             return {
                 "query": transaction.query,
@@ -68,7 +66,7 @@ class KafkaTransactions:
     def commit(self, handle: Handle, between: Callable[[], None]) -> MarkerState:
         """Commit every transaction; those that were committed before are left as they are."""
         lost: list[tuple[dict[str, Any], str]] = []
-        with self._connected() as cluster:
+        with connected(self.access, self.patience) as cluster:
             for prepared in handle["transactions"]:
                 why = self._commit(cluster, handle, prepared)
                 if why is not None:
@@ -87,7 +85,7 @@ class KafkaTransactions:
 
     def check_copies(self, handle: Handle) -> None:
         """Refuse to continue if another copy of the home has published."""
-        with self._connected() as cluster:
+        with connected(self.access, self.patience) as cluster:
             committed = self._found(cluster, prefix_of(handle["query"], handle["sink"]), COMMITS)
         try:
             for each in committed:
@@ -100,14 +98,14 @@ class KafkaTransactions:
     def abort_orphans(self, query: str, takeover: int, keep: Sequence[Handle]) -> None:
         """Abort the transactions that drivers before ``takeover`` opened for a query, except for those in ``keep``."""
         decided = {prepared["id"] for handle in keep for prepared in handle.get("transactions", ())}
-        with self._connected() as cluster:
+        with connected(self.access, self.patience) as cluster:
             for found in self._found(cluster, prefix_of(query)):
                 if found.takeover < takeover and found.gid not in decided:
                     _abort(cluster, found.gid)
 
     def abort_open(self, prefix: str, takeover: int, keep: Collection[str] = ()) -> int:
         """Abort open transactions of one sink or epoch, which would hold consumers back; returns the number aborted."""
-        with self._connected() as cluster:
+        with connected(self.access, self.patience) as cluster:
             found = [each for each in self._found(cluster, prefix) if each.takeover <= takeover]
             orphans = [each.gid for each in found if each.gid not in keep]
             for name in orphans:
@@ -116,13 +114,13 @@ class KafkaTransactions:
 
     def abort(self, names: Sequence[str]) -> None:
         """Abort transactions by their ids; those that have ended are left alone."""
-        with self._connected() as cluster:
+        with connected(self.access, self.patience) as cluster:
             for name in names:
                 _abort(cluster, name)
 
     def open_of(self, query: str) -> list[ListedTransaction]:
         """Open transactions of a query, with their start times."""
-        with self._connected() as cluster:
+        with connected(self.access, self.patience) as cluster:
             return [
                 replace(found, since=datetime.fromtimestamp(cluster.describe(found.gid).began / 1000, timezone.utc))
                 for found in self._found(cluster, prefix_of(query))
@@ -130,7 +128,7 @@ class KafkaTransactions:
 
     def published_after(self, newest: TransactionId, handle: Handle | None) -> list[str]:
         """Ids that were committed after a record; see :func:`sparkjet.connectors.kafka.restored.committed_after`."""
-        with self._connected() as cluster:
+        with connected(self.access, self.patience) as cluster:
             return committed_after(cluster, newest, handle)
 
     def _prepared(self, cluster: Cluster, name: str, rows: int) -> dict[str, Any]:
@@ -182,15 +180,6 @@ class KafkaTransactions:
     def _found(self, cluster: Cluster, prefix: str, states: Sequence[str] = (OPEN,)) -> list[ListedTransaction]:
         listed = cluster.open_transactions(prefix, states)
         return [ListedTransaction(name) for name in listed if ListedTransaction.is_ours(name)]
-
-    @contextlib.contextmanager
-    def _connected(self) -> Iterator[Cluster]:
-        try:
-            with Cluster(self.access, self.patience) as cluster:
-                yield cluster
-        except BrokerError as error:
-            message = f"Kafka: {error}. Check that the brokers run and that kafka.bootstrap.servers is right."
-            raise SinkError(message) from error
 
 
 def _abort(cluster: Cluster, name: str) -> None:
