@@ -106,23 +106,23 @@ class PostgresTransactions:
             target.instants,
         )
 
-    def fix(self, target: Target, transaction: TransactionId, transactions: Sequence[tuple[str, int]]) -> Handle | None:
+    def fix(self, target: Target, transaction: TransactionId, written: Sequence[tuple[str, int]]) -> Handle | None:
         """Fix which task attempts belong to the epoch, and roll back all others; None if there were no rows.
 
         Call it when every task has succeeded: from then on a late attempt can neither publish nor destroy anything.
         What it prepares after this is rolled back by the commit of a later epoch, or at the next start.
         """
-        counting = {gid for gid, _ in transactions}
+        counting = {gid for gid, _ in written}
         with self.connected() as connection:
             for found in prepared(connection, prefix_of(transaction.query, transaction.sink)):
                 ours = found.run == transaction.run or found.takeover < transaction.takeover
                 if ours and found.epoch == transaction.epoch and found.gid not in counting:
                     _roll_back(connection, found.gid)
-        if not transactions:
+        if not written:
             return None
         counted = {
-            "rows": sum(rows for _, rows in transactions),
-            "slots": [list(each) for each in sorted(transactions)],
+            "rows": sum(rows for _, rows in written),
+            "slots": [list(each) for each in sorted(written)],
         }
         return {**_identity(transaction, target), "way": "prepared", **counted}
 
