@@ -155,7 +155,11 @@ def number(
     return Option(name, meaning, "a number", read, default, "" if default is None else f"{default:,}")
 
 
-def size(name: str, meaning: str) -> Option[int | None]:
+@overload
+def size(name: str, meaning: str) -> Option[int | None]: ...
+@overload
+def size(name: str, meaning: str, default: str) -> Option[int]: ...
+def size(name: str, meaning: str, default: str | None = None) -> Option[Any]:
     """An option that is a number of bytes, as Spark writes them: 1048576, 512m or 4g.
 
     >>> most = size("maxStateBytes", "Most bytes of state.")
@@ -170,7 +174,8 @@ def size(name: str, meaning: str) -> Option[int | None]:
             raise AnalysisError(message)
         return int(found[1]) << 10 * " kmgt".index(found[2].lower() or " ")
 
-    return Option(name, meaning, "a number of bytes: 512m, 4g", read, None)
+    otherwise = None if default is None else read(name, default)
+    return Option(name, meaning, "a number of bytes: 512m, 4g", read, otherwise, default or "")
 
 
 @overload

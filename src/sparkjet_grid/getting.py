@@ -159,6 +159,6 @@ def missing_text(contact: Contact, keys: Sequence[Key]) -> str:
     shown, why = contact.lost_text(partitions)
     return (
         f'{len(keys)} entries are missing, of {len(partitions)} partitions ({shown}), such as "{keys[0].name}". {why} '
-        "Go on from a copy (option snapshotBackup, python -m sparkjet snapshots import), or start the query from its "
+        "Go on from a copy (option snapshotBackup, python -m sparkjet snapshots copy), or start the query from its "
         "beginning under another name."
     )

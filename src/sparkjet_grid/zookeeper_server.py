@@ -1,4 +1,4 @@
-"""A ZooKeeper server as the child process of a member, from the jars of an installed PySpark, or of a folder."""
+"""A ZooKeeper server as the child process of a member, from the jars of an installed PySpark, or of a directory."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ exec "$@"
 
 Files are for their owner only: ZooKeeper rewrites its configuration, including secrets."""
 _WAY_OUT = (
-    "Install pyspark on the machines of the members (pyspark-client comes without jars), or name a folder with the "
+    "Install pyspark on the machines of the members (pyspark-client comes without jars), or name a directory with the "
     "jars: --jars."
 )
 _LOGIN = "login.conf"

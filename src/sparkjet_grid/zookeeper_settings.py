@@ -32,7 +32,7 @@ class ZooKeeperSettings:
         cut_off: Seconds after which a member without a majority ends. Until then it refuses all requests, and keeps its
             entries, so that an operator can re-form the survivors.
         heap: MB of a server's heap: several times what is in the slots of all queries.
-        jars: Folder with ZooKeeper's jars and their dependencies; by default that of the installed PySpark.
+        jars: Directory with ZooKeeper's jars and their dependencies; by default that of the installed PySpark.
     """
 
     token: str = field(repr=False)

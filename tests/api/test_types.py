@@ -38,8 +38,9 @@ PROVIDED = "; ".join(
 )
 """The names that a page is run with."""
 ASSUMED = (
-    "from pyspark.sql import DataFrame, functions as F; import sparkjet as sj; from sparkjet import functions as J; "
-    "from sparkjet.api.grouped import GroupedStream; readings: DataFrame; stream: sj.Stream; windows: GroupedStream"
+    "from pyspark.sql import DataFrame, SparkSession, functions as F; import sparkjet as sj; "
+    "from sparkjet import functions as J; from sparkjet.api.grouped import GroupedStream; spark: SparkSession; "
+    "readings: DataFrame; stream: sj.Stream; windows: GroupedStream"
 )
 """The names that examples which are not run assume."""
 MISSPELT = """

@@ -58,7 +58,7 @@ def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]
             ("txns", "home", "--settle", "--refused", "b"),
             "sparkjet txns: Invalid value: --settle and --refused exclude",
         ),
-        (("grid", "reform", "127.0.0.1:1"), "sparkjet grid reform: Invalid value: Pass --others-are-dead"),
+        (("grid", "reform", "127.0.0.1:1"), "sparkjet grid reform: Invalid value: Give --others-are-dead"),
     ],
 )
 def test_an_unknown_command_gets_one_line(

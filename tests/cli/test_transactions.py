@@ -120,4 +120,4 @@ def test_it_runs_as_a_module(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "sparkjet", "txns", str(tmp_path)]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     assert done.returncode == 1
-    assert "Pass its checkpointLocation" in done.stderr
+    assert "Give its checkpointLocation" in done.stderr

@@ -152,7 +152,7 @@ def test_top_of_a_page(capsys: pytest.CaptureFixture[str]) -> None:
     finally:
         page.stop()
     assert main(["top", page.url, "--json"]) == 1
-    assert "Pass what query.page() prints" in capsys.readouterr().err
+    assert "Give what query.page() prints" in capsys.readouterr().err
 
 
 def test_a_driver_that_has_ended_does_not_hide_the_others(
@@ -221,7 +221,7 @@ def test_the_token_goes_to_the_page_and_nowhere_else(
 def test_a_malformed_address_is_refused(address: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["top", address, "--json"]) == 1
     error = capsys.readouterr().err
-    assert ("Pass what query.page() prints" in error, "secret" in error) == (True, False)
+    assert ("Give what query.page() prints" in error, "secret" in error) == (True, False)
 
 
 def test_what_is_not_a_home_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -295,4 +295,4 @@ def test_another_server_is_not_a_page(capsys: pytest.CaptureFixture[str]) -> Non
         finally:
             server.shutdown()
             serving.join()
-    assert "Pass what query.page() prints" in capsys.readouterr().err
+    assert "Give what query.page() prints" in capsys.readouterr().err

@@ -34,8 +34,8 @@ class ModelWindows:
 
     def close(self, watermark: int) -> list[WindowRow]:
         rows = self._emit(self.window.closed_end(watermark))
-        self.next = max(self.next, self.window.next_end(watermark))
-        oldest = self.window.oldest_frame_needed(self.next)
+        self.next = max(self.next, MIN if watermark == MIN else self.window.ends.higher_frame(watermark))
+        oldest = self._oldest(self.next)
         self.frames = {frame: keys for frame, keys in self.frames.items() if frame >= oldest}
         return rows
 
@@ -67,12 +67,16 @@ class ModelWindows:
     def dispose(self) -> None:
         self.disposed = True
 
+    def _oldest(self, end: int) -> int:
+        """The first frame of the window that ends then."""
+        return self.window.start(end) + self.window.frame
+
     def _emit(self, last: int) -> list[WindowRow]:
         rows = []
         first = max(self.next, min(self.frames, default=last + 1))
         for end in range(first, last + 1, self.window.step):
             values: dict[str, list[Fraction]] = {}
-            for frame in range(self.window.oldest_frame_needed(end), end + 1, self.window.step):
+            for frame in range(self._oldest(end), end + 1, self.window.step):
                 for key, some in self.frames.get(frame, {}).items():
                     values.setdefault(key, []).extend(some)
             start = self.window.start(end)

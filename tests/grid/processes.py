@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import random
 import re
 import signal
 import subprocess
 import sys
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -123,6 +124,22 @@ class GridProcesses:
         """Stop a member, as for an upgrade of its machine, and start another one at its address."""
         self.leave(member)
         return self.add(int(member.address.rpartition(":")[2]))
+
+    def shake(self, chosen: random.Random, meanwhile: Callable[[], None]) -> None:
+        """Kill or pause a member while something is done, and put another one in its place."""
+        victim = chosen.choice(self.members)
+        if chosen.random() < 0.5:
+            victim.kill()
+            meanwhile()
+            self.replace(victim)
+        else:
+            victim.signal(signal.SIGSTOP)
+            meanwhile()
+            victim.signal(signal.SIGCONT)
+            # It may have been taken for dead, and ends then.
+            self.end(victim)
+            self.add()
+        self.settle()
 
     def leave(self, member: MemberProcess) -> None:
         """Stop a member, which leaves when others hold what it does."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import signal
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -72,23 +71,6 @@ def written(writer: JournalWriter, epochs: int) -> None:
         writer.write(epoch, rows, clock=epoch)
 
 
-def shaken(grid: GridProcesses, writer: JournalWriter, chosen: random.Random) -> None:
-    """Kill or pause a member while epochs are written, and put another one in its place."""
-    victim = chosen.choice(grid.members)
-    if chosen.random() < 0.5:
-        victim.kill()
-        written(writer, 5)
-        grid.replace(victim)
-    else:
-        victim.signal(signal.SIGSTOP)
-        written(writer, 5)
-        victim.signal(signal.SIGCONT)
-        # It may have been taken for dead, and ends then.
-        grid.end(victim)
-        grid.add()
-    grid.settle()
-
-
 @pytest.mark.crash
 @pytest.mark.parametrize("rounds", [1, pytest.param(20, marks=pytest.mark.long)])
 def test_readers_get_each_row_once_while_members_are_killed_paused_and_replaced(tmp_path: Path, rounds: int) -> None:
@@ -101,7 +83,7 @@ def test_readers_get_each_row_once_while_members_are_killed_paused_and_replaced(
         followings = [Following(Journal("", "flights", client=grid.client()), f"reader-{n}") for n in range(2)]
         try:
             for _ in range(rounds):
-                shaken(grid, writer, chosen)
+                grid.shake(chosen, lambda: written(writer, 5))
             # A rolling restart.
             for member in [*grid.members] if rounds > 1 else []:
                 grid.restart(member)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import signal
 import threading
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -59,23 +58,6 @@ def written(writer: MapWriter, epochs: int) -> None:
         writer.write(epoch, dict.fromkeys(KEYS, epoch))
 
 
-def shaken(grid: GridProcesses, writer: MapWriter, chosen: random.Random) -> None:
-    """Kill or pause a member while epochs are written, and put another one in its place."""
-    victim = chosen.choice(grid.members)
-    if chosen.random() < 0.5:
-        victim.kill()
-        written(writer, 4)
-        grid.replace(victim)
-    else:
-        victim.signal(signal.SIGSTOP)
-        written(writer, 4)
-        victim.signal(signal.SIGCONT)
-        # It may have been taken for dead, and ends then.
-        grid.end(victim)
-        grid.add()
-    grid.settle()
-
-
 @pytest.mark.crash
 @pytest.mark.parametrize("rounds", [1, pytest.param(3, marks=pytest.mark.long)])
 def test_readers_see_whole_epochs_while_members_are_killed_paused_and_replaced(tmp_path: Path, rounds: int) -> None:
@@ -87,7 +69,7 @@ def test_readers_see_whole_epochs_while_members_are_killed_paused_and_replaced(t
         readings = [Reading(Map("", "board", client=grid.client())) for _ in range(2)]
         try:
             for _ in range(rounds):
-                shaken(grid, writer, chosen)
+                grid.shake(chosen, lambda: written(writer, 4))
             # A rolling restart.
             for member in [*grid.members] if rounds > 1 else []:
                 grid.restart(member)

@@ -58,7 +58,9 @@ def test_a_folder_may_have_them_where_there_is_no_pyspark(monkeypatch: pytest.Mo
     monkeypatch.setitem(sys.modules, "pyspark", None)
     assert [each.parent for each in jars(str(tmp_path))] == [tmp_path] * len(list(tmp_path.iterdir()))
     check_server(ZooKeeperSettings("token", jars=str(tmp_path)))
-    with pytest.raises(AnalysisError, match=r"from PySpark's jars\. Install pyspark .* or name a folder .* --jars\."):
+    with pytest.raises(
+        AnalysisError, match=r"from PySpark's jars\. Install pyspark .* or name a directory .* --jars\."
+    ):
         check_server(ZooKeeperSettings("token"))
 
 

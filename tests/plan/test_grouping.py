@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -100,6 +101,22 @@ def test_windows_without_a_watermark_are_kept_forever(stream: Stream) -> None:
         unmarked.groupBy(F.session_window("ts", "1 minute"))
     with pytest.raises(sj.AnalysisError, match="'v', the time of 'window', is of type bigint"):
         unmarked.groupBy(sj.window("v", "1 minute"))
+
+
+@pytest.mark.parametrize(
+    ("key", "kind", "instead"),
+    [
+        ("map('a', id % 2)", "map<string,bigint>", "F.array_sort(F.map_entries(…))"),
+        ("parse_json(string(id % 2))", "variant", "F.to_json(…)"),
+    ],
+)
+def test_what_cannot_be_a_key_is_refused_with_what_can(spark: SparkSession, key: str, kind: str, instead: str) -> None:
+    stream = sj.stream(spark.sql(f"SELECT {key} AS k FROM range(4)"))
+    with pytest.raises(sj.AnalysisError, match=re.escape(f"'k' is of type {kind}, which cannot be a key.")) as refused:
+        stream.groupBy("k")
+    assert instead in str(refused.value)
+    found = stream.groupBy(eval(instead.replace("…", "'k'")).alias("k")).count().toDF().collect()  # noqa: S307 - ours
+    assert [row["count"] for row in found] == [2, 2]
 
 
 def test_keys_may_be_named_by_an_alias(spark: SparkSession) -> None:

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 PARTITIONS = 2
-MARGIN = 1_000
-"""More than any bound of a case: watermarks so far behind or ahead make nothing or everything final."""
 
 
 class JoinRun:

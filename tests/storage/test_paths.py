@@ -99,7 +99,7 @@ def test_a_put_that_fails_leaves_no_temporary(tmp_path: Path, monkeypatch: pytes
         elif step == "link":
             patched.setattr(os, "link", full)
         else:
-            patched.setattr("sparkjet.storage.paths.sync_directory", full)
+            patched.setattr("sparkjet.storage.paths.sync_path", full)
         try:
             with pytest.raises(OSError, match=r"File too large|No space left"):
                 put_if_absent(tmp_path / "slot", b"x" * 100)

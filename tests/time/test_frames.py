@@ -96,18 +96,17 @@ def test_an_event_is_in_exactly_the_windows_of_its_frame(window: WindowGrid, tim
 @law
 @given(window_grids(), st.integers(-40, 40))
 def test_a_watermark_closes_the_windows_that_end_by_then(window: WindowGrid, watermark: int) -> None:
-    closed, following = window.closed_end(watermark), window.next_end(watermark)
+    closed, following = window.closed_end(watermark), window.ends.higher_frame(watermark)
     assert closed <= watermark < following
     assert following - closed == window.step
-    # What the next window needs begins where it starts, and there begins a frame.
-    assert window.oldest_frame_needed(following) - window.frame == window.start(following)
+    # A frame begins where the next window starts.
     assert window.grid.floor_frame(window.start(following)) == window.start(following)
 
 
 @law
 @given(window_grids(), st.integers(-40, 40), st.integers(-40, 40))
 def test_late_is_a_matter_of_frames(window: WindowGrid, time: int, watermark: int) -> None:
-    late = window.is_late(time, watermark)
+    late = time < window.closed_end(watermark)
     first = next(end for end in range(time + 1, time + window.step + 1) if window.ends.floor_frame(end) == end)
     assert late == (first <= watermark)
     if time >= watermark:
@@ -116,11 +115,10 @@ def test_late_is_a_matter_of_frames(window: WindowGrid, time: int, watermark: in
         assert window.grid.higher_frame(time) <= window.closed_end(watermark)
 
 
-@given(window_grids(), TIMES)
 @law
-def test_nothing_is_late_without_a_watermark(window: WindowGrid, time: int) -> None:
-    assert not window.is_late(time, MIN)
-    assert window.next_end(MIN) == window.oldest_frame_needed(MIN) == MIN
+@given(window_grids())
+def test_nothing_is_late_without_a_watermark(window: WindowGrid) -> None:
+    assert window.closed_end(MIN) == MIN
 
 
 @pytest.mark.parametrize(
@@ -162,11 +160,9 @@ def test_windows_of_whole_steps_have_the_frames_that_saved_states_name() -> None
     assert window.grid == window.ends == FrameGrid(2, 1)
 
 
-def test_an_event_of_the_frame_that_the_first_open_window_begins_with_is_on_time() -> None:
-    # Windows of 5, one every 2: 6 is the watermark, [0, 5) is closed, [2, 7) is open and begins with the frame [2, 3).
-    window = WindowGrid(5, 2)
-    assert window.closed_end(6) == 5
-    assert [window.is_late(time, watermark=6) for time in (3, 4, 5, 6)] == [True, True, False, False]
+def test_a_watermark_between_two_ends_closes_the_earlier_window() -> None:
+    # Windows of 5, one every 2: 6 is the watermark, [0, 5) is closed, [2, 7) is open.
+    assert WindowGrid(5, 2).closed_end(6) == 5
 
 
 def test_grids_are_values() -> None:

@@ -168,7 +168,7 @@ def test_a_changed_shape_goes_on_with_the_first_windows_that_are_whole(
     early = run.state.operator.early()
     assert all(row[1] >= start for row in (early.collect() if early is not None else ()))
     rows = run.feed(Batch(later, None))
-    on_time = [event for event in later if not after.is_late(event.time, end - after.step)]
+    on_time = [event for event in later if event.time >= after.closed_end(end - after.step)]
     (whole,), _ = naive([Batch(first + on_time, None)], after, [len, SUM[1]])
     assert in_order(rows) == in_order([row for row in whole if row[2] >= end and row[1] >= start])
     assert run.state.operator.withheld == sum(row[2] >= end and row[1] < start for row in whole)

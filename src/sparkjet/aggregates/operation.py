@@ -15,7 +15,7 @@ from pyspark.sql.types import DataType, LongType, TimestampType
 
 from sparkjet.catalyst.columns import visible
 from sparkjet.catalyst.expressions import label
-from sparkjet.catalyst.markers import marker_of
+from sparkjet.catalyst.placeholders import placeholder_of
 from sparkjet.catalyst.stars import starless
 from sparkjet.catalyst.unsaid import Unsaid
 from sparkjet.errors import AnalysisError, nearest
@@ -167,7 +167,7 @@ class Aggregate(ClassicColumn):
     @cached_property
     def _jc(self) -> Any:
         # Only when needed: an aggregate can be named without a session.
-        return marker_of(self)._jc
+        return placeholder_of(self)._jc
 
     def __repr__(self) -> str:
         return f"Aggregate<{self.output_name!r}>"

@@ -13,7 +13,7 @@ from sparkjet.api.guided import Guided
 from sparkjet.api.result_rows import ResultRows
 from sparkjet.catalyst import alternatives
 from sparkjet.catalyst.columns import HIDDEN
-from sparkjet.catalyst.markers import is_marked
+from sparkjet.catalyst.placeholders import has_placeholder
 from sparkjet.errors import AnalysisError, refuse_connect
 from sparkjet.plan import links
 from sparkjet.plan.outputs import Rows
@@ -65,7 +65,7 @@ class GroupedResults(Guided, Generic[Results]):
             AnalysisException: Spark cannot analyze a Column, e.g. because it names a column that does not exist.
         """
         refuse_connect("agg", *exprs)
-        if any(is_marked(each) if isinstance(each, Column) else not isinstance(each, Mapping) for each in exprs):
+        if any(has_placeholder(each) if isinstance(each, Column) else not isinstance(each, Mapping) for each in exprs):
             message = (
                 "agg: complete results are aggregated by Spark, which does not have the aggregates of sparkjet. Use "
                 "those of pyspark.sql.functions."

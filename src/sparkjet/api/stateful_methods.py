@@ -212,7 +212,10 @@ def _initial_rows(method: str, grouped: GroupedData, keys: tuple[Key, ...]) -> D
     types = [field.dataType for field in found.schema.fields[:-1]]
     if types != [key.type for key in keys]:
         shown = [", ".join(each.simpleString() for each in side) for side in (types, [key.type for key in keys])]
-        raise AnalysisError(f"{method}: initialState is grouped by {shown[0]}, the stream by {shown[1]}.")
+        message = (
+            f"{method}: initialState is grouped by {shown[0]}, the stream by {shown[1]}. Group both by the same types."
+        )
+        raise AnalysisError(message)
     names = [key_name(number) for number in range(len(keys))]
     return found.toDF(*names, "rows").select(*names, F.explode("rows").alias("row"))
 

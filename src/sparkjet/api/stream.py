@@ -143,7 +143,10 @@ class Stream(Deduplicated, Diverted, Expecting, StreamJoins, Unions):
             AnalysisError: A wrong column, type, policy or duration; the message names it and what would be right.
         """
         if self._event_time is not None:
-            message = f"withWatermark({eventTime!r}): this stream already has one, on {self._event_time.name!r}."
+            message = (
+                f"withWatermark({eventTime!r}): this stream already has one, on {self._event_time.name!r}. Call it "
+                "once."
+            )
             raise AnalysisError(message)
         if self._feed.parent is not None:
             message = f"withWatermark({eventTime!r}): these rows come from a stateful step. Call it before that step."

@@ -64,7 +64,11 @@ class Unions(FrameMethods):
             message = "union: rows of one of the streams are counted by expectations. Call expect(…) on the union."
             raise AnalysisError(message)
         if len(self.columns) != len(other.columns):
-            raise AnalysisError(f"union: the columns {self.columns} and {other.columns} do not match one by one.")
+            message = (
+                f"union: the columns {self.columns} and {other.columns} do not match one by one. Select as many of "
+                "both, or use unionByName(…, allowMissingColumns=True)."
+            )
+            raise AnalysisError(message)
         self._chain.check_fixed("union")
         other._chain.check_fixed("union")
         if self._event_time is None and other._event_time is None:
@@ -100,7 +104,11 @@ class Unions(FrameMethods):
         sides = (self._filled(other), other._filled(self)) if allowMissingColumns else (self, other)
         missing = sorted(set(sides[0].columns) ^ set(sides[1].columns))
         if missing:
-            raise AnalysisError(f"unionByName: only one of the two streams has a column {missing[0]!r}.")
+            message = (
+                f"unionByName: only one of the two streams has a column {missing[0]!r}. Drop it, or have it null in "
+                "the rows of the other with allowMissingColumns=True."
+            )
+            raise AnalysisError(message)
         return sides[0].union(sides[1].select(*(quoted(name) for name in sides[0].columns)))
 
     def _filled(self, other: Self) -> Self:

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from sparkjet.catalyst.columns import quoted
 from sparkjet.catalyst.expressions import by_name, column_of, expression_of, inlined, parts_of, rebuilt, without_alias
 from sparkjet.catalyst.logical_plans import analyzed, attribute_id, children, kind_of, listed, same_name
-from sparkjet.catalyst.markers import marked_by, unmarked
+from sparkjet.catalyst.placeholders import stood_for, without_placeholders
 from sparkjet.catalyst.unsaid import Unsaid, unsaid
 from sparkjet.errors import AnalysisError
 from sparkjet.java import as_map
@@ -195,7 +195,7 @@ class AggregateColumns:
         expression = rebuilt(computed, self._session, composed)
         # Of a pivoted column it would leave out the value that it is of.
         text = "" if self._only is not None else str(computed.sql())
-        return ResultColumn(unmarked(str(named.name())), column_of(expression, self._session), text)
+        return ResultColumn(without_placeholders(str(named.name())), column_of(expression, self._session), text)
 
     def _call(self, expression: Any) -> AggregateCall:
         function, condition = expression.aggregateFunction(), expression.filter()
@@ -207,7 +207,7 @@ class AggregateColumns:
                 "their own, with the same arguments, by withColumn(…, F.window(…)) before groupBy(…)."
             )
             raise AnalysisError(message)
-        own, taken = marked_by(function), self._column(condition.get()) if condition.isDefined() else None
+        own, taken = stood_for(function), self._column(condition.get()) if condition.isDefined() else None
         only = ""
         if self._only is not None:
             if own is not None:

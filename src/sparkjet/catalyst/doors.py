@@ -160,7 +160,7 @@ DOORS = (
             "catalyst/identities",
             "catalyst/lateral_aliases",
             "catalyst/logical_plans",
-            "catalyst/markers",
+            "catalyst/placeholders",
             "catalyst/stars",
             "catalyst/unsaid",
             "catalyst/window_calls",

@@ -23,7 +23,7 @@ Constants = Sequence[int | None]
 Build = Callable[..., DataFrame]
 """Makes a DataFrame from one DataFrame per group of tables, and the constants."""
 
-_FIRST_MARKER, _NEXT_MARKER = 1 << 60, 1 << 52
+_FIRST_PLACEHOLDER, _NEXT_PLACEHOLDER = 1 << 60, 1 << 52
 """Stand for constants in a kept plan; further apart than any window is long, so that derived values differ."""
 _MOST = 256
 """Maximum number of kept plans."""
@@ -53,18 +53,18 @@ class KeptPlans:
         tasks: int | None = None,
         by_partition: bool = False,
         held: bool = False,
-        replan: Callable[[DataFrame], DataFrame] = lambda built: built,
+        unkept: Callable[[DataFrame], DataFrame] = lambda built: built,
     ) -> DataFrame:
-        """The result of ``build`` for its inputs and constants."""
+        """The result of ``build`` for its inputs and constants, passed through ``unkept`` if its plan is not kept."""
 
-        def replanned() -> DataFrame:
-            built = replan(build(*(_read([each.frame for each in rows], tasks) for rows in inputs), *constants))
+        def planned() -> DataFrame:
+            built = unkept(build(*(_read([each.frame for each in rows], tasks) for rows in inputs), *constants))
             return built.localCheckpoint(eager=False) if held else built
 
         groups = [groups_of(rows) for rows in inputs]
         session = inputs[0][0].table.sparkSession
         if not all(groups) or not is_open(session, KEPT_PLANS):
-            return replanned()
+            return planned()
         shapes = tuple(tuple((shape, len(tables) > 1) for shape, tables in group.items()) for group in groups)
         key = (name, shapes, tasks, tuple(value is None for value in constants))
         if key not in self._kept:
@@ -76,7 +76,7 @@ class KeptPlans:
             )
         kept = self._kept[key]
         if kept is None:
-            return replanned()
+            return planned()
         return kept.run([tables for group in groups for tables in group.values()], used(*constants), held=held)
 
 
@@ -117,14 +117,14 @@ class _KeptPlan:
         plan: The plan, before Spark prepares it for execution.
         leaves: Its leaves.
         output: The columns of its result.
-        markers: The numbers that stand for the constants in it.
+        placeholders: The numbers that stand for the constants in it.
     """
 
     session: SparkSession
     plan: Any
     leaves: Sequence[_Leaf]
     output: Any
-    markers: Constants
+    placeholders: Constants
     _kinds: dict[bool, Kind] = field(default_factory=dict)
 
     def run(self, groups: Sequence[Sequence[Table]], constants: Constants, *, held: bool) -> DataFrame:
@@ -144,17 +144,17 @@ class _KeptPlan:
         return frame
 
     def with_constants(self, plan: Any, constants: Constants) -> Any:
-        """A plan with constants in place of the markers."""
+        """A plan with constants in place of the placeholders."""
         literals = self._literals(constants)
         return plan.transformAllExpressions(as_map(self.session, literals)) if literals else plan
 
     def _literals(self, constants: Constants) -> list[tuple[Any, Any]]:
         values: dict[int, int] = {}
-        for marker, value in zip(self.markers, constants, strict=True):
-            if marker is not None and value is not None and values.setdefault(marker, value) != value:
-                raise SparkjetError(f"{marker} stands for {values[marker]} and for {value} in a kept plan.")
+        for placeholder, value in zip(self.placeholders, constants, strict=True):
+            if placeholder is not None and value is not None and values.setdefault(placeholder, value) != value:
+                raise SparkjetError(f"{placeholder} stands for {values[placeholder]} and for {value} in a kept plan.")
         gateway = self.session.sparkContext._gateway
-        return [(_literal(gateway, marker), _literal(gateway, value)) for marker, value in values.items()]
+        return [(_literal(gateway, placeholder), _literal(gateway, value)) for placeholder, value in values.items()]
 
 
 def _plan(
@@ -180,12 +180,13 @@ def _plan(
             places[leaf.rdd().id()] = len(places)
             parts.append(Rows(as_frame(session, leaf), read).frame)
         inputs.append(_read(parts, tasks))
-    markers = [
-        None if value is None else _FIRST_MARKER + number * _NEXT_MARKER for number, value in enumerate(constants)
+    placeholders = [
+        None if value is None else _FIRST_PLACEHOLDER + number * _NEXT_PLACEHOLDER
+        for number, value in enumerate(constants)
     ]
-    known = used(*markers)
+    known = used(*placeholders)
     with recorded() as needed:
-        built = build(*inputs, *markers)
+        built = build(*inputs, *placeholders)
     unknown = set(needed) - set(known)
     if unknown:
         raise SparkjetError(f"A kept plan uses constants that it does not name: {sorted(unknown)}.")
@@ -200,10 +201,14 @@ def _plan(
             # A table that a user's transformation joins, or rows that are always the same.
             return None
     kept = _KeptPlan(session, plan, [_Leaf(leaf, places[leaf.rdd().id()]) for leaf in leaves], plan.output(), known)
-    # What no transformation finds, or ``constant`` did not make, would compute with a marker in every epoch.
-    shown = kept.with_constants(plan, [None if marker is None else 0 for marker in known])
+    # What no transformation finds, or ``constant`` did not make, would compute with a placeholder in every epoch.
+    shown = kept.with_constants(plan, [None if placeholder is None else 0 for placeholder in known])
     text = shown.treeString(True, False, _ALL_FIELDS, False, *(() if LINE < (4, 1) else (False,)))
-    return None if any(str(marker) in text for marker in {*markers, *known} if marker is not None) else kept
+    return (
+        None
+        if any(str(placeholder) in text for placeholder in {*placeholders, *known} if placeholder is not None)
+        else kept
+    )
 
 
 def _leaves(plan: Any) -> list[Any]:

@@ -51,25 +51,25 @@ _NEEDED = "a Python function has failed"
 
 
 @dataclass
-class StagedCalls:
+class CallSteps:
     """An expression whose calls of Python functions are computed before it.
 
     Attributes:
-        column: The expression, over the columns of the stages; raises if it needs a call that has failed.
-        stages: Columns to be added one after another.
+        column: The expression, over the columns of the steps; raises if it needs a call that has failed.
+        steps: Columns to be added one after another.
         cause: What the first failed call said; empty if one of its arguments raised in SQL, null if no call failed.
-        arguments: The arguments of the calls that may raise, over the columns of the stages.
+        arguments: The arguments of the calls that may raise, over the columns of the steps.
     """
 
     column: Column
-    stages: Sequence[Mapping[str, Column]]
+    steps: Sequence[Mapping[str, Column]]
     cause: Column
     arguments: Sequence[Column]
 
     @property
     def names(self) -> list[str]:
-        """The columns that the stages add."""
-        return [name for stage in self.stages for name in stage]
+        """The columns that the steps add."""
+        return [name for step in self.steps for name in step]
 
 
 def check_calls(expressions: Iterable[Any]) -> None:
@@ -96,13 +96,13 @@ def has_calls(expression: Any) -> bool:
     return any("Python" in kind_of(part) for part in parts_of(expression))
 
 
-def staged(expression: Any, frame: DataFrame, prefix: str) -> StagedCalls:
+def in_steps(expression: Any, frame: DataFrame, prefix: str) -> CallSteps:
     """An analyzed expression over some rows with its calls in separate columns."""
     names = {attribute_id(each): str(each.name()) for each in listed(analyzed(frame).output())}
     calls = _Calls(frame.sparkSession, names, prefix)
     column = calls.rewritten(inlined(without_alias(expression), frame.sparkSession))
-    stages = [stage for level in calls.levels for stage in level if stage]
-    return StagedCalls(column, stages, F.coalesce(*calls.causes), calls.arguments)
+    steps = [step for level in calls.levels for step in level if step]
+    return CallSteps(column, steps, F.coalesce(*calls.causes), calls.arguments)
 
 
 def said_by(cause: Column) -> dict[str, Column]:

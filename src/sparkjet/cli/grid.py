@@ -80,7 +80,7 @@ def start(
         ),
     ] = 3600.0,
     jars: Annotated[
-        str | None, typer.Option(metavar="FOLDER", help="folder with ZooKeeper's jars, if not the installed PySpark's")
+        str | None, typer.Option(metavar="DIRECTORY", help="that of ZooKeeper's jars, if not the installed PySpark's")
     ] = None,
     token_file: TokenFile = None,
     tls_certificate: TlsCertificate = None,
@@ -184,7 +184,7 @@ def reform_grid(
 ) -> None:
     """Re-form a grid."""
     if not others_are_dead:
-        raise typer.BadParameter("Pass --others-are-dead: members that come back would go on as another grid")
+        raise typer.BadParameter("Give --others-are-dead: members that come back would go on as another grid")
     access = access_of(token_file, tls_certificate, tls_key, tls_authorities)
     from sparkjet.cli.grid_operations import reform  # noqa: PLC0415 - the extra is optional
 

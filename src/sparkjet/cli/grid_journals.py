@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sparkjet.cli.arguments import AsJson, TlsAuthorities, TlsCertificate, TlsKey, TokenFile, access_of
-from sparkjet.cli.grid_places import Lines, listed, moment, opened, show_rows
+from sparkjet.cli.grid_places import Lines, check_limit, listed, moment, opened, show_rows
 from sparkjet.errors import AnalysisError
 
 if TYPE_CHECKING:
@@ -108,8 +108,7 @@ def summaries(client: GridClient) -> Iterable[dict[str, Any]]:
 
 
 def _rows(journal: Journal, partition: int | None, offset: int | None, limit: int | None) -> Iterator[dict[str, Any]]:
-    if limit is not None and limit < 0:
-        raise AnalysisError(f"--limit: {limit} is not a number of rows.")
+    check_limit(limit)
     if offset is not None and (partition is None or offset < 0):
         raise AnalysisError(f"--offset: {offset} is of one partition, from 0. Name it with --partition.")
     ends, first = journal.latest().ends, journal.earliest()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sparkjet.cli.arguments import AsJson, TlsAuthorities, TlsCertificate, TlsKey, TokenFile, access_of
-from sparkjet.cli.grid_places import Lines, listed, moment, opened, show_rows
+from sparkjet.cli.grid_places import Lines, check_limit, listed, moment, opened, show_rows
 from sparkjet.errors import AnalysisError
 
 if TYPE_CHECKING:
@@ -80,9 +80,8 @@ def scan(
     """Show all rows of one epoch."""
     access = access_of(token_file, tls_certificate, tls_key, tls_authorities)
     with _opened(where, access) as map_:
+        check_limit(limit)
         left = limit
-        if left is not None and left < 0:
-            raise AnalysisError(f"--limit: {left} is not a number of rows.")
         reader = map_.scan([name.strip() for name in columns.split(",")] if columns else None)
         for batch in reader:
             rows = listed(batch if left is None else batch.slice(0, left))

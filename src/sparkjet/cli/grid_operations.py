@@ -42,7 +42,7 @@ def reform(addresses: Sequence[str], access: Access) -> tuple[ClusterState, list
         if not voting:
             message = (
                 f"none of {', '.join(addresses)} has voted, so that none knows what was decided. What the grid held is "
-                "lost: end its members, start new ones, and go on from a copy (python -m sparkjet snapshots import)."
+                "lost: end its members, start new ones, and go on from a copy (python -m sparkjet snapshots copy)."
             )
             raise AnalysisError(message)
         before = found[voting[0]].state

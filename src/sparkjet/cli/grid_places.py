@@ -58,6 +58,12 @@ def opened(where: str, access: Access, kind: str, *, of_all: bool) -> tuple[Grid
     return client, name
 
 
+def check_limit(limit: int | None) -> None:
+    """Refuse an option ``--limit`` that is not a number of rows."""
+    if limit is not None and limit < 0:
+        raise AnalysisError(f"--limit: {limit} is not a number of rows. Give 0 or more, or leave it out for all.")
+
+
 def listed(batch: pa.RecordBatch) -> list[dict[str, Any]]:
     """The rows of a batch."""
     rows: list[dict[str, Any]]

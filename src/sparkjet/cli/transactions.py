@@ -244,7 +244,7 @@ def _report(
 def verdict(found: ListedTransaction, record: Record) -> str:
     """The state of a prepared transaction according to the record: one of the keys of :data:`MEANINGS`."""
     decided = {gid for each in record.transactions for gid, _ in each.handle.get("slots", ())}
-    decided |= {slot["id"] for each in record.transactions for slot in each.handle.get("transactions", ())}
+    decided |= {one["id"] for each in record.transactions for one in each.handle.get("transactions", ())}
     if found.gid in decided:
         return DECIDED
     if found.takeover > record.takeover:

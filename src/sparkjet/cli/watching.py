@@ -223,7 +223,7 @@ def _of_page(address: str, given: str | None = None) -> Callable[[], list[dict[s
                 # Responses too, as they hold the connection.
                 error.close()
             message = (
-                f"{base} does not answer as the page of a driver does: {error}. Pass what query.page() prints, or "
+                f"{base} does not answer as the page of a driver does: {error}. Give what query.page() prints, or "
                 "--token-file."
             )
             raise AnalysisError(message) from error

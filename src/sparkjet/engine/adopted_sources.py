@@ -72,7 +72,7 @@ def _is_kafka(offset: object) -> bool:
 
 
 def _is_ours(offset: object) -> bool:
-    """Also with watermarks, as it is where the source has ``progressTopic`` or ``maxWatermarkDrift``."""
+    """Whether it is of our Kafka source, also with the watermarks of ``progressTopic`` or ``maxWatermarkDrift``."""
     carrying = CarryingOffset.found_in(offset)
     return _is_kafka(offset) if carrying is None else carrying.source == SOURCE_NAME
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, NoReturn, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 import msgspec
 
@@ -22,7 +22,7 @@ from sparkjet.plan.spark_sources import options_given, read_sources
 from sparkjet.query_log import logger
 from sparkjet.sinks.protocol import Adopting
 from sparkjet.sinks.spark_list import LIST
-from sparkjet.snapshots.copying import ADOPTED_FILE
+from sparkjet.snapshots.copying import ADOPTED_FILE, kept_note
 from sparkjet.snapshots.record import Border, SparkPosition
 from sparkjet.storage.directory import Directory
 
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from sparkjet.plan.plan import Plan
     from sparkjet.snapshots import SnapshotStore
 
-T = TypeVar("T")
 NOTE = "This checkpoint was adopted by sparkjet."
 """How a note begins: Spark quotes the line when it refuses to start, as it takes it for a version of its log."""
 _COPIED = ("metadata", "offsets/", "commits/", "sources/")
@@ -378,22 +377,6 @@ def _listed(plan: Plan) -> list[Adopting]:
 
 def _adopted(home: Directory) -> _Adopted | None:
     return kept_note(home, ADOPTED_FILE, _ADOPTED, ADOPT.name)
-
-
-def kept_note(home: Directory, name: str, decoder: msgspec.json.Decoder[T], what: str) -> T | None:
-    """A file that a home keeps beside its records, about a Spark query before or after it; None if there is none.
-
-    Raises:
-        RecoveryError: It is damaged: without it nobody knows which directories, or which query, go on.
-    """
-    snapshots = home.below("snapshots")
-    try:
-        return decoder.decode(snapshots.read(name))
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except msgspec.MsgspecError as error:
-        message = f"{what}: {snapshots.below(name)} cannot be read: {error}. Restore it from a copy of the home."
-        raise RecoveryError(message) from error
 
 
 def _below(path: Path) -> str:

@@ -132,7 +132,7 @@ def arrive(
         used=lambda judged_by, beyond: (judged_by, beyond, None if judged_by is None else earliest(judged_by)),
         build=lambda table, *by: side.shuffled(intake.of(judge(table, *by), side, detail)),
         held=True,
-        replan=lambda built: moment.of(built, stage.name, number),
+        unkept=lambda built: moment.of(built, stage.name, number),
     )
     return counted(table)
 

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from sparkjet.connectors.formats import SOURCES
-from sparkjet.engine.adopting import kept_note, lists_of
+from sparkjet.engine.adopting import lists_of
 from sparkjet.engine.moved_sources import recorded_sources
 from sparkjet.engine.spark_checkpoint import SparkCheckpoint
 from sparkjet.errors import AnalysisError, FencedError, RecoveryError
 from sparkjet.known_types import known
 from sparkjet.sinks.spark_list import SparkList
 from sparkjet.snapshots import DirectoryStore
+from sparkjet.snapshots.copying import kept_note
 from sparkjet.snapshots.record import EpochKind, Record, SparkPosition
 from sparkjet.snapshots.record_log import RecordLog, newest_record
 from sparkjet.storage.schemes import directory_at, is_within, session_for

@@ -334,7 +334,8 @@ def last_epoch(log: RecordLog, origin_epoch: int, until: int | str | None) -> in
     """
     newest = log.newest()
     if newest is None:
-        raise RecoveryError("replay: the home of the query that the fork comes from has no records.")
+        message = "replay: the home of the query that the fork comes from has no records. Restore it, or fork again."
+        raise RecoveryError(message)
     if until is None:
         return newest[1].epoch
     given: object = log.pins.get(until).epoch if isinstance(until, str) else until

@@ -221,7 +221,7 @@ class Sharing:
             message = f'{PUBLISH_AFTER.name}: "{self.before}" cannot be read: {error.strerror or error}'
             raise StorageError(message) from error
         if newest is None:
-            raise AnalysisError(f'{PUBLISH_AFTER.name}: "{self.before}" contains no record of a query. Pass its home.')
+            raise AnalysisError(f'{PUBLISH_AFTER.name}: "{self.before}" contains no record of a query. Give its home.')
         return newest[1]
 
 

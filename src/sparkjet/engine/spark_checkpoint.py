@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from sparkjet.errors import RecoveryError
 from sparkjet.snapshots.record import SparkPosition
 from sparkjet.spark_line import LINE
-from sparkjet.storage.paths import sync_directory, sync_file
+from sparkjet.storage.paths import sync_path
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,8 +58,8 @@ class SparkCheckpoint:
         """Note that a batch was not run, although Spark may mark it as done in ``commits``."""
         path = self.directory / REFUSED
         path.write_text(str(batch))
-        sync_file(path)
-        sync_directory(self.directory)
+        sync_path(path)
+        sync_path(self.directory)
 
     def refused(self) -> int | None:
         """The batch that was refused, None if there is none or a crash left half of the file."""
@@ -101,7 +101,7 @@ class SparkCheckpoint:
             self._write(name, text.encode())
         for name, blob in (position.sources if position is not None else {}).items():
             self._write(name, store.read_blob(blob))
-        sync_directory(self.directory)
+        sync_path(self.directory)
 
     def _write(self, name: str, content: bytes) -> None:
         path = self.directory / name

@@ -157,7 +157,8 @@ class Backfill:
             if sum(row[2] for row in found):
                 message = (
                     f"cut: {sum(row[2] for row in found)} rows of the history have no offset in {self.offset!r}, or no "
-                    f"substream in {', '.join(self.substream)}: it is unknown whether the stream has them too."
+                    f"substream in {', '.join(self.substream)}: it is unknown whether the stream has them. Fill "
+                    "them in, leave these rows out, or cut by a time."
                 )
                 raise AnalysisError(message)
         times = [(row[3], row[4]) for row in found if row[3] is not None]

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from sparkjet.catalyst.columns import FAILURE, KEPT, ORIGINAL, SUBSTREAM, TIME, TRIED, Once, is_own, quoted, visible
 from sparkjet.catalyst.expressions import redacted
 from sparkjet.catalyst.logical_plans import same_name, selected
-from sparkjet.catalyst.python_calls import StagedCalls, has_calls, staged
+from sparkjet.catalyst.python_calls import CallSteps, has_calls, in_steps
 from sparkjet.catalyst.tries import VALUE, always, never_raises, tried
 from sparkjet.errors import AnalysisError
 
@@ -67,7 +67,7 @@ class _Attempt:
 
     column: Column
     place: str
-    calls: StagedCalls | None = None
+    calls: CallSteps | None = None
 
     @property
     def cause(self) -> Column:
@@ -102,8 +102,8 @@ class Tries:
         # Built once: Spark would compile it again in each epoch.
         self._once("attempts", build=lambda: self._attempted(frame))
         # Calls of several columns are put together, so that they are computed in one pass.
-        for stages in zip_longest(*(each.stages for each in self._calls), fillvalue={}):
-            frame = frame.withColumns({name: column for stage in stages for name, column in stage.items()})
+        for steps in zip_longest(*(each.steps for each in self._calls), fillvalue={}):
+            frame = frame.withColumns({name: column for step in steps for name, column in step.items()})
         return frame
 
     def raising(self, frame: DataFrame) -> DataFrame:
@@ -140,7 +140,7 @@ class Tries:
         return self._once("attempts", build=dict)
 
     @property
-    def _calls(self) -> list[StagedCalls]:
+    def _calls(self) -> list[CallSteps]:
         return [each.calls for each in self._attempts.values() if each.calls is not None]
 
     def _attempted(self, frame: DataFrame) -> dict[str, _Attempt]:
@@ -153,7 +153,7 @@ class Tries:
                 continue
             place = f"{begin} {redacted(column, session)}"
             if has_calls(expression):
-                calls = staged(expression, frame, name)
+                calls = in_steps(expression, frame, name)
                 found[name] = _Attempt(calls.column, place, calls)
             else:
                 found[name] = _Attempt(column, place)

@@ -273,7 +273,11 @@ def _keys(columns: Sequence[Any], rows: DataFrame) -> tuple[Key, ...]:
         raise AnalysisError("groupBy: name each key column separately; one of the columns stands for several.")
     for field in fields:
         if isinstance(field.dataType, MapType | VariantType):
-            message = f"groupBy: {field.name!r} is of type {field.dataType.simpleString()}, which cannot be a key."
+            instead = "F.array_sort(F.map_entries(…))" if isinstance(field.dataType, MapType) else "F.to_json(…)"
+            message = (
+                f"groupBy: {field.name!r} is of type {field.dataType.simpleString()}, which cannot be a key. Group by "
+                f"a part of it, or by {instead}."
+            )
             raise AnalysisError(message)
     names = {attribute_id(each): name for each, name in zip(listed(analyzed(rows).output()), rows.columns, strict=True)}
 

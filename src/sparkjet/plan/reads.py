@@ -63,7 +63,7 @@ class Reads:
 
     @property
     def unsaid(self) -> Unsaid:
-        """For the record; with Spark's version line, as another one may write the same expression differently."""
+        """The entries for the record, with Spark's line, as another one may write the same expression differently."""
         said: dict[str, Any] = {} if self.inputs == 1 else {"inputs": self.inputs}
         for name, texts in self.keys.items():
             said |= {f"key {name}{which}": [LINE_NAME, text] for which, text in _differing(texts)}

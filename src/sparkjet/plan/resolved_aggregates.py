@@ -19,7 +19,7 @@ from sparkjet.catalyst.aggregate_calls import (
     names_in_order,
 )
 from sparkjet.catalyst.columns import HIDDEN
-from sparkjet.catalyst.markers import typed
+from sparkjet.catalyst.placeholders import typed
 from sparkjet.catalyst.stars import starless
 from sparkjet.errors import AnalysisError
 from sparkjet.plan.aggregation import ResolvedAggregate, key_name, result_name

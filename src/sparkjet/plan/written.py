@@ -122,7 +122,7 @@ class WrittenFiles(Written):
         own = [each for each in self._manifests() if (each.query, each.sink) == (query, output)]
         if not own:
             raise self._gone(version, f"{query}/{output} has written nothing there")
-        # A marker of epoch 0 says that none has expired.
+        # An expiry of epoch 0 says that none has expired.
         if own[0].floor > max(0, int(floor)):
             raise self._gone(version, f"the option retention has removed its epochs up to {own[0].floor}")
         return read_epochs(self.session, self._directory, of=(query, output), until=int(epoch))

@@ -11,9 +11,9 @@ from itertools import chain
 
 import pyarrow as pa
 
-SLOTS = "id string, rows long"
+PREPARED = "id string, rows long"
 """The result of a task: one row if it has prepared a transaction, none if it had no rows."""
-POOLED_SLOTS = "id string, rows long, task long, attempt long"
+POOLED = "id string, rows long, task long, attempt long"
 """The result of a task with pooled names: always one row, without an id if it had no rows."""
 THREAD = "thread"
 """Column with the task's thread, in the first row of each partition and in each result."""
@@ -31,8 +31,8 @@ def attempt(
     filled = (batch for batch in batches if batch.num_rows)
     first = next(filled, None)
     # Without rows, there is no reason to connect.
-    slot = None if first is None else write(writer, chain([first], filled))
-    names, rows = ([slot[0]], [slot[1]]) if slot else ([], [])
+    prepared = None if first is None else write(writer, chain([first], filled))
+    names, rows = ([prepared[0]], [prepared[1]]) if prepared else ([], [])
     yield pa.record_batch({"id": pa.array(names, pa.string()), "rows": pa.array(rows, pa.int64())})
 
 
@@ -47,15 +47,15 @@ def pooled_attempt(
     task, number = context.taskAttemptId(), context.attemptNumber()
     filled = (batch for batch in batches if batch.num_rows)
     first = next(filled, None)
-    slot: tuple[str | None, int] = None, 0
+    prepared: tuple[str | None, int] = None, 0
     if first is not None:
         pooled = f"p{context.partitionId():05d}"
         writer = pooled if is_first(first.column(THREAD)[0].as_py(), task, number) else f"{pooled}-{task}"
         columns = [name for name in first.schema.names if name != THREAD]
-        slot = write(writer, (batch.select(columns) for batch in chain([first], filled)))
-    numbers = {"rows": slot[1], "task": task, "attempt": number}
+        prepared = write(writer, (batch.select(columns) for batch in chain([first], filled)))
+    numbers = {"rows": prepared[1], "task": task, "attempt": number}
     longs = {name: pa.array([value], pa.int64()) for name, value in numbers.items()}
-    yield pa.record_batch({"id": pa.array([slot[0]], pa.string()), **longs})
+    yield pa.record_batch({"id": pa.array([prepared[0]], pa.string()), **longs})
 
 
 def is_first(thread: str | None, task: int, attempt: int) -> bool:

@@ -15,15 +15,20 @@ if TYPE_CHECKING:
 FORMATS = ("csv", "json", "orc", "parquet", "text")
 
 
-def check_format(file_format: str, schema: StructType, partition_by: Sequence[str]) -> None:
-    """Refuse rows that files of a format cannot hold, or of which ``partitionBy`` leaves nothing."""
+def check_partition_by(schema: StructType, partition_by: Sequence[str]) -> None:
+    """Refuse columns that rows do not have, and files without any."""
     missing = [name for name in partition_by if name not in schema.fieldNames()]
     if missing:
         message = f"partitionBy: no column {missing[0]!r} in the result. Columns: {', '.join(schema.fieldNames())}"
         raise AnalysisError(message)
+    if set(schema.fieldNames()) <= set(partition_by):
+        raise AnalysisError("partitionBy: at least one column must stay in the files. Leave one out of partitionBy(…).")
+
+
+def check_format(file_format: str, schema: StructType, partition_by: Sequence[str]) -> None:
+    """Refuse rows that files of a format cannot hold, or of which ``partitionBy`` leaves nothing."""
+    check_partition_by(schema, partition_by)
     stored = [field for field in schema.fields if field.name not in partition_by]
-    if not stored:
-        raise AnalysisError("partitionBy: at least one column must stay in the files.")
     if file_format == "parquet":
         check_parquet(schema)
     elif file_format == "csv":

@@ -29,8 +29,8 @@ class ManifestEntry(msgspec.Struct, frozen=True):
 
     ``committed`` is the clock's time in microseconds, ``run`` the run that prepared them, and ``progress`` what readers
     are told, a :class:`~sparkjet.time.WriterProgress`: in a segment the watermark alone, and nothing by earlier
-    versions. The marker of expired epochs is an entry that stands for all epochs up to its own; ``leaving`` are files
-    that have expired with it and are to be removed.
+    versions. The expiry is an entry that stands for all expired epochs, up to its own; ``leaving`` are files that have
+    expired with it and are to be removed.
     """
 
     epoch: int
@@ -112,7 +112,7 @@ class Manifest:
             if listing.newest is None or listing.newest <= after:
                 return there, None
             sought = epoch if there else listing.newest
-            # The last one: what has not expired is behind the marker.
+            # The last one: what has not expired is behind the expiry.
             piece = [piece for piece in listing.live if piece.first <= sought <= piece.last][-1]
             try:
                 return there, max(self._read(piece), key=lambda entry: (entry.epoch == sought, entry.epoch))
@@ -171,7 +171,7 @@ class Manifest:
         Files of entries without a known age stay listed, and expired epochs still count as published. Works in steps,
         as it reads what expires: nothing happens until an entry is older than ``before`` by ``step``.
 
-        With ``removes`` the marker names their files, and the next call removes them, whether or not more expires: a
+        With ``removes`` the expiry names their files, and the next call removes them, whether or not more expires: a
         crash in between loses none of the names.
 
         A time after ``now`` is of a clock that was ahead: such an entry is as old as the next one with another time,
@@ -189,9 +189,9 @@ class Manifest:
         for piece in listing.live:
             if piece.of_entries and not expiry.take(self._read(piece), before):
                 break
-        marker = expiry.marker()
-        if marker is not None:
-            self._folder.put(f"{marker.epoch:09d}.{EXPIRED}", msgspec.json.encode(marker))
+        entry = expiry.entry()
+        if entry is not None:
+            self._folder.put(f"{entry.epoch:09d}.{EXPIRED}", msgspec.json.encode(entry))
             self._between()
             self._remove_obsolete()
 
@@ -269,7 +269,7 @@ class Manifest:
 
 
 class _Expiry:
-    """Builds the marker of expired epochs, from the oldest entry on."""
+    """Builds the expiry, from the oldest entry on."""
 
     def __init__(self, known: ManifestEntry | None, floor: int, latest: float, *, removes: bool) -> None:
         self._known, self._floor, self._latest, self._removes = known, floor, latest, removes
@@ -299,8 +299,8 @@ class _Expiry:
                 return False
         return True
 
-    def marker(self) -> ManifestEntry | None:
-        """The marker, with the time of the oldest entry that stays; None if nothing has changed."""
+    def entry(self) -> ManifestEntry | None:
+        """The entry, with the time of the oldest entry that stays; None if nothing has changed."""
         shape = self._last or self._oldest
         if shape is None or (self._last is None and self._known is not None):
             return None

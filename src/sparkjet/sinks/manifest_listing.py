@@ -85,7 +85,7 @@ class Listing:
 
     @cached_property
     def expired(self) -> Piece | None:
-        """The marker of the expired epochs, if there is one."""
+        """The expiry, if there is one."""
         return self._newest(EXPIRED)
 
     @property
@@ -95,7 +95,7 @@ class Listing:
 
     @cached_property
     def live(self) -> list[Piece]:
-        """The pieces to read: the expiry marker, then those above the floor in the order of their epochs."""
+        """The pieces to read: the expiry, then those above the floor in the order of their epochs."""
         top = [] if self.expired is None else [self.expired]
         covered = self.floor
         entries = []

@@ -84,7 +84,7 @@ class Outbox(ABC):
             if self._complete(entries, handle):
                 self.deliver(entries.at(entry), handle)
                 between()
-            entries.deliver(entry)
+            entries.note_delivered(entry)
         entries.remove(entry)
 
     def published_after(self, newest: TransactionId, handle: Handle | None) -> Later:
@@ -119,7 +119,7 @@ class Outbox(ABC):
             return False
         message = (
             f"Epoch {handle['epoch']} was decided, but {damage}, and nothing proves that its {handle['rows']} rows "
-            f"arrived. Restore {path}: a backup of the checkpoint directory needs its outbox too. If you know that the "
+            f"arrived. Restore {path}: a backup of the checkpointLocation needs its outbox too. If you know that the "
             f"rows have arrived, create the empty file {entries.mark(handle['box'])} and start again."
         )
         raise LostTransactionError(message)

@@ -149,7 +149,10 @@ class SparkList:
         except (UnicodeDecodeError, ValueError, LookupError, TypeError) as error:
             raise StorageError(f"{self._folder.below(name)} is damaged: {error}. Restore it.") from error
         if version != _VERSION:
-            message = f"{self._folder.below(name)} has version {version!r}, and {_VERSION} is what sparkjet reads."
+            message = (
+                f"{self._folder.below(name)} has version {version!r}, and {_VERSION} is what sparkjet reads. Write "
+                "into another directory."
+            )
             raise StorageError(message)
         return lines
 

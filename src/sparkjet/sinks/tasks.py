@@ -42,11 +42,11 @@ def run_tasks(
         register_pickle_by_value(shipped)
     try:
         if not pooled:
-            return rows.mapInArrow(task, attempt.SLOTS).collect()
+            return rows.mapInArrow(task, attempt.PREPARED).collect()
         thread = F.java_method(F.lit("java.lang.Thread"), F.lit("currentThread")).alias(attempt.THREAD)
         # For the first row only, as the call costs more than a row.
         asked = F.when(F.monotonically_increasing_id().bitwiseAND(_ROW) == 0, thread).alias(attempt.THREAD)
-        return rows.select("*", asked).mapInArrow(task, attempt.POOLED_SLOTS).select("*", thread).collect()
+        return rows.select("*", asked).mapInArrow(task, attempt.POOLED).select("*", thread).collect()
     except PySparkException as error:
         missing = re.search(r"No module named '(\w+)'", str(error))
         # Any other package is missing for the user's own functions.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import uuid
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from sparkjet.snapshots.record import Record, SavedStage
     from sparkjet.storage.directory import Directory
 
+T = TypeVar("T")
 ADOPTED_FILE = "adopted.json"
 """The file in a home that names the Spark query it has adopted, to whose directories it may write."""
 _ATTEMPTS = 10
@@ -40,7 +41,7 @@ def copy_newest(source: Directory, target: Directory, option: str = "to") -> tup
     for _ in range(_ATTEMPTS):
         held, newest = log.newest(), there.newest()
         if newest is None:
-            raise RecoveryError(f'copy: "{source}" contains no record of a query.')
+            raise RecoveryError(f'copy: "{source}" contains no record of a query. Give its checkpointLocation.')
         slot, record = newest
         if held is not None and (held[1].query != record.query or held[0] > slot):
             message = (
@@ -57,7 +58,10 @@ def copy_newest(source: Directory, target: Directory, option: str = "to") -> tup
         except FileNotFoundError as error:
             following = there.newest()
             if (following is None or following[0] == slot) and _without_delivered(source, decided) == record:
-                message = f"copy: record {slot} names {error.filename}, which is missing: {error.strerror}."
+                message = (
+                    f"copy: record {slot} names {error.filename}, which is missing: {error.strerror}. Restore it, or "
+                    "copy from a home that has it."
+                )
                 raise RecoveryError(message) from error
             continue
         if held is None:
@@ -70,7 +74,10 @@ def copy_newest(source: Directory, target: Directory, option: str = "to") -> tup
         newest = log.newest()
         if newest is not None and _has_all(target, newest[1]):
             return slot, record, copied
-    message = f'copy: query {record.query} replaces its snapshots faster than they can be copied to "{target}".'
+    message = (
+        f'copy: query {record.query} replaces its snapshots faster than they can be copied to "{target}". Copy again '
+        "when it has less to do, or has stopped."
+    )
     raise RecoveryError(message)
 
 
@@ -96,7 +103,10 @@ def copied_state(
                 try:
                     here.write(file, there.read(file))
                 except FileNotFoundError as error:
-                    message = f"copy: {there.uri(file)} is missing. Does somebody remove files of {source}?"
+                    message = (
+                        f"copy: {there.uri(file)} is missing. Restore it, and let nothing but the query remove files "
+                        f"of {source}."
+                    )
                     raise RecoveryError(message) from error
             deltas.append(msgspec.structs.replace(delta, name=copied))
         found[name] = msgspec.structs.replace(stage, deltas=deltas)
@@ -132,7 +142,6 @@ def fork_pinned(
     target: Directory,
     name: str,
     changed: Callable[[Record], Record] = lambda record: record,
-    option: str = "to",
 ) -> Origin:
     """Begin another query from a pinned record in a home without records, or return the fork that was begun there.
 
@@ -148,7 +157,7 @@ def fork_pinned(
     there, here = RecordLog(DirectoryStore(source.below("snapshots"))), DirectoryStore(target.below("snapshots"))
     held, origin = RecordLog(here).newest(), origin_of(target)
     if held is not None and (origin is None or origin.query != held[1].query):
-        raise _taken(option, target, f"has records of query {held[1].query}")
+        raise _taken(target, f"has records of query {held[1].query}")
     if held is not None and origin is not None and _has_lost_its_pin(origin, there, name):
         return origin
     pin = there.pins.get(name)
@@ -161,20 +170,20 @@ def fork_pinned(
         raise RecoveryError(message)
     if held is None:
         # A running fork has temporary files of its own.
-        here.open(option)
+        here.open("to")
     asked = Origin(record.query, name, pin.slot, pin.epoch, str(uuid.uuid4()), record.is_held)
     if origin is None:
         target.below("snapshots").put(_ORIGIN_FILE, msgspec.json.encode(asked))
         # Not the origin that was put: of two forks at once, one is first.
         origin = origin_of(target) or asked
     if msgspec.structs.replace(asked, query=origin.query) != origin:
-        raise _taken(option, target, f'was forked from record {origin.slot}, "{origin.pin}", of query {origin.parent}')
+        raise _taken(target, f'was forked from record {origin.slot}, "{origin.pin}", of query {origin.parent}')
     if held is None:
         _begin(source, target, origin, changed(record))
         # The records are another query's, if a snapshot was copied there in the meantime.
         held = RecordLog(here).newest()
         if held is None or held[1].query != origin.query:
-            raise _taken(option, target, "now has records of another query")
+            raise _taken(target, "now has records of another query")
     return origin
 
 
@@ -190,7 +199,10 @@ def _begin(source: Directory, target: Directory, origin: Origin, record: Record)
         for place, names in files_of(forked).items():
             _copy(source, target, place, names)
     except FileNotFoundError as error:
-        message = f'fork: record {origin.slot}, pinned as "{origin.pin}", names {error.filename}, which is missing.'
+        message = (
+            f'fork: record {origin.slot}, pinned as "{origin.pin}", names {error.filename}, which is missing. Restore '
+            "it, or pin the query again and fork that."
+        )
         raise RecoveryError(message) from error
     DirectoryStore(target.below("snapshots")).put(origin.slot, forked.encode())
 
@@ -203,18 +215,27 @@ def _has_lost_its_pin(origin: Origin, parent: RecordLog, name: str) -> bool:
 
 def origin_of(home: Directory) -> Origin | None:
     """The origin of the fork in a home; None if it is not a fork."""
-    place = home.below("snapshots")
+    return kept_note(home, _ORIGIN_FILE, _ORIGIN, "fork")
+
+
+def kept_note(home: Directory, name: str, decoder: msgspec.json.Decoder[T], what: str) -> T | None:
+    """A file that a home keeps beside its records, such as the origin of a fork; None if there is none.
+
+    Raises:
+        RecoveryError: It is damaged: without it nobody knows which query, or which directories, go on.
+    """
+    snapshots = home.below("snapshots")
     try:
-        return _ORIGIN.decode(place.read(_ORIGIN_FILE))
+        return decoder.decode(snapshots.read(name))
     except (FileNotFoundError, NotADirectoryError):
         return None
     except msgspec.MsgspecError as error:
-        message = f"fork: {place.below(_ORIGIN_FILE)} cannot be read: {error}. Restore it, or fork to another place."
+        message = f"{what}: {snapshots.below(name)} cannot be read: {error}. Restore it from a copy of the home."
         raise RecoveryError(message) from error
 
 
-def _taken(option: str, target: Directory, why: str) -> AnalysisError:
-    return AnalysisError(f'{option}: "{target}" {why}. Give the fork its own place.')
+def _taken(target: Directory, why: str) -> AnalysisError:
+    return AnalysisError(f'to: "{target}" {why}. Give the fork its own place.')
 
 
 def _without_delivered(source: Directory, record: Record) -> Record:

@@ -68,7 +68,7 @@ class OutboxEntries:
         """
         return any(each == entry or _epoch(each) > _epoch(entry) for each in self._marked())
 
-    def deliver(self, entry: str) -> None:
+    def note_delivered(self, entry: str) -> None:
         """Record durably that an entry was delivered, and remove older marks."""
         # The destination may have the rows although the whole outbox is gone.
         self.directory.create()

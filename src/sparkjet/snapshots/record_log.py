@@ -166,5 +166,5 @@ def newest_record(home: Directory, command: str) -> tuple[int, Record]:
     with reading(home, command):
         newest = RecordLog(DirectoryStore(home.below("snapshots"))).newest()
     if newest is None:
-        raise RecoveryError(f'{command}: "{home}" contains no record of a query. Pass its checkpointLocation.')
+        raise RecoveryError(f'{command}: "{home}" contains no record of a query. Give its checkpointLocation.')
     return newest

@@ -189,7 +189,7 @@ class GridDirectory:
     def check(self, option: str, *, create: bool = True) -> None:
         """See :meth:`Directory.check`: a grid's slots have one winner, but enough of the grid must be there."""
         del create  # there are no directories
-        way_out = ", or go on from a copy in a new grid: python -m sparkjet snapshots import"
+        way_out = ", or go on from a copy in a new grid: python -m sparkjet snapshots copy"
         check_whole(self.location.client, option, self, way_out)
 
     def standing(self) -> dict[str, Any]:

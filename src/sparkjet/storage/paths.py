@@ -54,17 +54,8 @@ def spark_uri(path: Path) -> str:
     return f"file:{path}"
 
 
-def sync_directory(directory: Path) -> None:
-    """Make the entries of a directory durable: a power failure loses a new name until its directory is synced."""
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def sync_file(path: Path) -> None:
-    """Make the content of a file durable."""
+def sync_path(path: Path) -> None:
+    """Make a file's content durable, or a directory's entries: a power failure loses a new name until then."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -94,7 +85,7 @@ def make_directories(directory: Path) -> None:
     for level in reversed(missing):
         level.mkdir(exist_ok=True)
         # Also if the directory exists: the process that created it may have crashed before this line.
-        sync_directory(level.parent)
+        sync_path(level.parent)
 
 
 def sync_levels(top: Path, files: Iterable[Path]) -> None:
@@ -106,7 +97,7 @@ def sync_levels(top: Path, files: Iterable[Path]) -> None:
                 break
             levels.add(level)
     for level in levels:
-        sync_directory(level)
+        sync_path(level)
 
 
 def put_if_absent(path: Path, content: bytes) -> bool:
@@ -130,7 +121,7 @@ def put_if_absent(path: Path, content: bytes) -> bool:
             break
         finally:
             temporary.unlink(missing_ok=True)
-    sync_directory(path.parent)
+    sync_path(path.parent)
     return True
 
 

@@ -15,9 +15,8 @@ from sparkjet.storage.paths import (
     put_if_absent,
     remove_temporaries,
     spark_uri,
-    sync_directory,
-    sync_file,
     sync_levels,
+    sync_path,
     write_durably,
 )
 
@@ -28,7 +27,7 @@ _CHUNK = 1 << 20
 
 
 class PosixDirectory:
-    """A :class:`~sparkjet.storage.directory.Directory` where ``link()`` never overwrites and ``fsync`` is honored."""
+    """A :class:`~sparkjet.storage.directory.Directory` where ``link()`` never overwrites and ``fsync`` is honoured."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -77,7 +76,7 @@ class PosixDirectory:
     def write(self, name: str, content: bytes) -> None:
         """See :meth:`Directory.write`."""
         write_durably(self._path / name, content)
-        sync_directory((self._path / name).parent)
+        sync_path((self._path / name).parent)
 
     def read(self, name: str) -> bytes:
         """See :meth:`Directory.read`."""
@@ -127,7 +126,7 @@ class PosixDirectory:
 
     def replace(self, source: str, target: str) -> None:
         """See :meth:`Replacing.replace`."""
-        sync_file(self._path / source)
+        sync_path(self._path / source)
         (self._path / source).replace(self._path / target)
         sync_levels(self._path, [self._path / target])
 
@@ -136,7 +135,7 @@ class PosixDirectory:
         files = [self._path / name for name in names]
         if contents:
             for file in files:
-                sync_file(file)
+                sync_path(file)
         sync_levels(self._path, files)
 
     def remove_files(self, names: Iterable[str]) -> None:

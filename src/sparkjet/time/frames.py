@@ -115,7 +115,7 @@ class WindowGrid:
     >>> window.frames, window.tumbling, window.start(10)
     (3, False, 4)
     >>> uneven = WindowGrid(size=5, step=2)
-    >>> uneven.frame, uneven.frames, uneven.start(uneven.next_end(0))
+    >>> uneven.frame, uneven.frames, uneven.start(1)
     (1, 5, -4)
     """
 
@@ -169,33 +169,6 @@ class WindowGrid:
         6
         """
         return self.ends.floor_frame(watermark)
-
-    def next_end(self, watermark: int) -> int:
-        """End of the first window that a watermark leaves open; MIN while there is no watermark.
-
-        >>> WindowGrid(6, 2).next_end(6), WindowGrid(6, 2).next_end(MIN) == MIN
-        (8, True)
-        """
-        return MIN if watermark == MIN else self.ends.higher_frame(watermark)
-
-    def is_late(self, time: int, watermark: int) -> bool:
-        """Whether an event comes after the first window of its frame has closed (Jet's frame-level late test).
-
-        An event older than the watermark, but in the frame that the watermark lies in, is on time.
-
-        >>> WindowGrid(6, 2).is_late(5, watermark=6), WindowGrid(6, 2).is_late(6, watermark=7)
-        (True, False)
-        """
-        # By the frame's start: at MAX its end would be clamped to what a watermark of MAX closes.
-        return self.grid.floor_frame(time) < self.closed_end(watermark)
-
-    def oldest_frame_needed(self, next_end: int) -> int:
-        """End of the oldest frame in the window that ends at ``next_end``; state below it can be dropped.
-
-        >>> WindowGrid(6, 2).oldest_frame_needed(8)
-        4
-        """
-        return MIN if next_end == MIN else clamp(next_end - self.size + self.frame)
 
     def whole_from(self, before: WindowGrid, closed: int | None, highest: int | None) -> int | None:
         """Start of the first window whose value frames of another grid give in full; None if they do for all.

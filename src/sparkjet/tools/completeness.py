@@ -93,7 +93,7 @@ class Completeness:
         """
         given: object = end
         if not isinstance(given, datetime):
-            raise AnalysisError(f"end = {given!r} is not a datetime")
+            raise AnalysisError(f"end = {given!r} is not a datetime; give one with a zone: datetime.now(timezone.utc)")
         if end.tzinfo is None:
             message = f"end = {end!r} has no time zone, so it is not a point in time: end.replace(tzinfo=timezone.utc)"
             raise AnalysisError(message)

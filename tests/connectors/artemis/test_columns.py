@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from sparkjet.catalyst.columns import IS_EARLY, IS_SHED
-from sparkjet.connectors.artemis.columns import check_columns, faults, frames, messages
+from sparkjet.connectors.artemis.columns import COLUMNS, faults, frames, messages
 from sparkjet.connectors.artemis.stomp_frames import Frame
 from sparkjet.errors import AnalysisError
 
@@ -25,9 +25,9 @@ def schema(**columns: T.DataType) -> T.StructType:
 
 
 def test_what_the_source_reads_the_sink_takes() -> None:
-    check_columns(schema(body=T.BinaryType()))
-    check_columns(schema(body=TEXT, correlation_id=TEXT, reply_to=TEXT, type=TEXT, content_type=TEXT, properties=MAP))
-    check_columns(schema(body=TEXT, **{IS_EARLY: T.BooleanType()}))
+    COLUMNS.check(schema(body=T.BinaryType()))
+    COLUMNS.check(schema(body=TEXT, correlation_id=TEXT, reply_to=TEXT, type=TEXT, content_type=TEXT, properties=MAP))
+    COLUMNS.check(schema(body=TEXT, **{IS_EARLY: T.BooleanType()}))
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_what_the_source_reads_the_sink_takes() -> None:
 )
 def test_other_rows_are_refused(columns: Mapping[str, T.DataType], message: str) -> None:
     with pytest.raises(AnalysisError, match=re.escape(message)):
-        check_columns(schema(**columns))
+        COLUMNS.check(schema(**columns))
 
 
 def test_rows_become_frames() -> None:
@@ -101,7 +101,7 @@ def test_properties_are_stored_without_nulls_and_with_whether_a_row_is_early(spa
         {"body": "b", "properties": {IS_EARLY: "false"}},
     ]
     marked = schema(body=TEXT, **{IS_SHED: T.BooleanType(), IS_EARLY: T.BooleanType()})
-    check_columns(marked)
+    COLUMNS.check(marked)
     assert messages(spark.createDataFrame([("a", False, True)], marked)).first() == (
         "a",
         {IS_EARLY: "true", IS_SHED: "false"},

@@ -9,7 +9,7 @@ from pyspark import cloudpickle
 
 from sparkjet.connectors.artemis.data_source import ArtemisDataSource
 from sparkjet.connectors.artemis.source_settings import ArtemisSettings
-from sparkjet.connectors.artemis.stomp import TlsFiles
+from sparkjet.connectors.tls_files import TlsFiles
 from sparkjet.errors import AnalysisError
 
 
@@ -24,7 +24,7 @@ def test_queues_are_all_that_is_needed() -> None:
 def test_options_are_those_of_the_connection_and_the_reader() -> None:
     options = {
         "QUEUES": "q", "host": "broker", "port": "61613", "user": "u", "password": "s3cret", "heartbeat": "10",
-        "idProperty": "number", "consumerWindowSize": "4096", "maxMessagesPerTrigger": "7", "maxUnacknowledged": "20",
+        "idProperty": "number", "consumerWindowSize": "4k", "maxMessagesPerTrigger": "7", "maxUnacknowledged": "20",
         "maxSpoolBytes": "1000", "reconnectTimeoutMs": "1500",
     }  # fmt: skip
     found = ArtemisSettings.of(options)
@@ -49,7 +49,10 @@ def test_a_source_over_tls_can_be_sent_to_the_process_that_reads() -> None:
         ({"queues": " , "}, 'needs option("queues", "name, …")'),
         ({"queues": "q", "virtualHost": "x"}, '"virtualHost" is not an option of format("sparkjet-artemis")'),
         ({"queues": "q", "port": "stomp"}, 'port must be a positive whole number, not "stomp"'),
-        ({"queues": "q", "consumerWindowSize": "-1"}, 'consumerWindowSize must be a positive whole number, not "-1"'),
+        (
+            {"queues": "q", "consumerWindowSize": "-1"},
+            'consumerWindowSize must be a number of bytes, such as 1048576, 512m or 4g, not "-1"',
+        ),
         ({"queues": "q", "keyFile": "key.pem"}, 'keyFile is for TLS: set option("tls", True)'),
         ({"queues": "q", "tls": "true", "caFile": "missing.pem"}, "caFile, certFile or keyFile cannot be used"),
     ],

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sparkjet.connectors.artemis.stomp import RefusedError, StompAddress, StompConnection, TlsFiles
+from sparkjet.connectors.artemis.stomp import RefusedError, StompAddress, StompConnection
 from sparkjet.connectors.artemis.stomp_frames import Frame
+from sparkjet.connectors.tls_files import TlsFiles
 from tests.faults.waiting import until
 from tests.servers.artemis import CLERK, PASSWORD, USER
 

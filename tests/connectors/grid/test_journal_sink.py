@@ -201,7 +201,10 @@ def test_what_cannot_be_a_journal_is_refused_before_the_start(
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"retentionBytes": "much"}, 'retentionBytes: "much" is not a size such as 512m'),
+        (
+            {"retentionBytes": "much"},
+            'retentionBytes must be a number of bytes, such as 1048576, 512m or 4g, not "much"',
+        ),
         ({"retentionBytes": "2g", "maxBytes": "1g"}, "maxBytes: 1073741824 bytes are fewer than the 2147483648 of ret"),
         ({"onFull": "block"}, 'onFull="block" is not one of wait, trim'),
         ({"numPartitions": "2000"}, "numPartitions must be 1024 at most, not 2000"),

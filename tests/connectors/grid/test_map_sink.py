@@ -185,7 +185,10 @@ def test_what_cannot_be_a_map_is_refused_before_the_start(
     [
         ({"keys": "k"}, r"keys: 'k' comes from .*uuid.*, which gives another value each time"),
         ({}, r'needs option\("keys", "a, b"\)'),
-        ({"keys": "n", "maxBytes": "much"}, 'maxBytes: "much" is not a size such as 512m'),
+        (
+            {"keys": "n", "maxBytes": "much"},
+            'maxBytes must be a number of bytes, such as 1048576, 512m or 4g, not "much"',
+        ),
         ({"keys": "n", "timeToLive": "soon"}, "timeToLive"),
         ({"keys": "n", "expireInterval": "5s"}, 'expireInterval: no row ever expires. Say with option\\("timeToLive"'),
         ({"keys": "n", "key": "n"}, '"key" is not an option of format\\("grid-map"\\); did you mean "keys"'),

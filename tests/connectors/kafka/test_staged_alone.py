@@ -175,7 +175,7 @@ def test_a_backup_whose_outbox_marks_a_later_epoch_is_not_continued_from(
     # It was copied while the query ran, or only the snapshots were restored.
     alone = Alone(monkeypatch, tmp_path, onRestoredBackup="continue")
     monkeypatch.setattr(staged.PartitionEnds, "are_read", lambda *_: True)
-    alone.sink._entries("results").deliver("000001-000000005-0-aa")
+    alone.sink._entries("results").note_delivered("000001-000000005-0-aa")
     newest = TransactionId("q", "results", 1, 3, 0, "aa")
     later = str(alone.sink.published_after(newest, None))
     assert "delivered-000001-000000005-0-aa says that epoch 5 was delivered. To go on from epoch 3, remove" in later

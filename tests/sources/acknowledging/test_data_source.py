@@ -25,7 +25,9 @@ def test_it_has_the_columns_of_its_messages(tmp_path: Path) -> None:
 
 
 def test_options_are_checked_by_load(tmp_path: Path) -> None:
-    with pytest.raises(AnalysisError, match='maxSpoolBytes must be a positive whole number, not "much"'):
+    with pytest.raises(
+        AnalysisError, match='maxSpoolBytes must be a number of bytes, such as 1048576, 512m or 4g, not "much"'
+    ):
         source(tmp_path, maxSpoolBytes="much").schema()
     with pytest.raises(KeyError):
         DirectoryQueueSource({}).schema()

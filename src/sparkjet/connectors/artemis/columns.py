@@ -13,12 +13,11 @@ from pyspark.sql import types as T
 
 from sparkjet.catalyst.columns import MARKS
 from sparkjet.connectors.artemis.stomp_frames import Frame
-from sparkjet.errors import AnalysisError
+from sparkjet.connectors.message_columns import BYTES, TEXT, TEXTS, MessageColumns
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-_TEXT = (T.StringType, T.VarcharType, T.CharType)
 HEADERS: Mapping[str, str] = {
     "correlation_id": "correlation-id",
     "reply_to": "reply-to",
@@ -26,7 +25,14 @@ HEADERS: Mapping[str, str] = {
     "content_type": "content-type",
 }
 """The JMS headers that a text column sets, with STOMP's names for them."""
-KNOWN = ("body", *HEADERS, "properties")
+COLUMNS = MessageColumns(
+    "artemis",
+    "message",
+    "body",
+    {"body": BYTES, **dict.fromkeys(HEADERS, TEXT), "properties": TEXTS},
+    'select(F.to_json(F.struct("sym", "px")).alias("body"))',
+    ", or into the properties",
+)
 """Columns of a message, the same as the source's."""
 _OURS = (
     *HEADERS.values(), "ack", "content-length", "destination", "destination-type", "expires", "message-id",
@@ -42,28 +48,6 @@ MOST_BESIDE_LONG = 45_000
 _LONG_BODY = 50_000
 _PER_PROPERTY = 8
 """The broker's storage overhead per property, in characters."""
-_EXAMPLE = 'select(F.to_json(F.struct("sym", "px")).alias("body"))'
-
-
-def check_columns(schema: T.StructType) -> None:
-    """Reject rows that are not messages."""
-    names = schema.fieldNames()
-    if "body" not in names:
-        raise AnalysisError(f"artemis: the result needs a column body, e.g. {_EXAMPLE}. Columns: {', '.join(names)}")
-    for field in schema.fields:
-        if field.name not in {*KNOWN, *MARKS} or names.count(field.name) > 1:
-            message = (
-                f"artemis: column {field.name!r} would be dropped; a message has {', '.join(KNOWN)}, each once. Put it "
-                f"into the body, e.g. {_EXAMPLE}, or into the properties."
-            )
-            raise AnalysisError(message)
-        if not _fits(field):
-            expected = {"body": "string or binary", "properties": "map<string,string>"}.get(field.name, "string")
-            message = (
-                f"artemis: column {field.name!r} has type {field.dataType.simpleString()}, but must have {expected}. "
-                "Cast it, or make it text with F.to_json."
-            )
-            raise AnalysisError(message)
 
 
 def messages(rows: DataFrame) -> DataFrame:
@@ -81,7 +65,7 @@ def messages(rows: DataFrame) -> DataFrame:
 
 def faults(schema: T.StructType) -> list[tuple[str, Column]]:
     """Faults, with conditions, for which the broker would refuse a row after the decision, at every start again."""
-    texts = [field.name for field in schema.fields if isinstance(field.dataType, _TEXT)]
+    texts = [field.name for field in schema.fields if TEXT.fits(field.dataType)]
     found = [(f"column {name!r} has the character NUL", _has_nul(F.col(name))) for name in texts]
     found += [(f"column {name!r} has text that is not UTF-8", ~F.is_valid_utf8(F.col(name))) for name in texts]
     size = reduce(add, map(_length, [name for name in texts if name != "body"]), F.lit(0))
@@ -137,12 +121,3 @@ def _length(text: Column | str) -> Column:
 
 def _is_damaged(text: Column) -> Column:
     return F.coalesce(~F.is_valid_utf8(text), F.lit(False))
-
-
-def _fits(field: T.StructField) -> bool:
-    kind = field.dataType
-    if field.name in MARKS:
-        return isinstance(kind, T.BooleanType)
-    if field.name == "properties":
-        return isinstance(kind, T.MapType) and isinstance(kind.keyType, _TEXT) and isinstance(kind.valueType, _TEXT)
-    return isinstance(kind, (*_TEXT, T.BinaryType) if field.name == "body" else _TEXT)

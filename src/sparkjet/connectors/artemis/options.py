@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sparkjet.options import BROKER_OPTIONS, Option, names, number, text
+from sparkjet.options import BROKER_OPTIONS, Option, names, number, size, text
 from sparkjet.sources.acknowledging.reader_options import QUEUES, READER_OPTIONS
 
 SOURCE_NAME = "sparkjet-artemis"
@@ -26,7 +26,7 @@ _QUEUES = names(QUEUES.name, "Queues, or address::queue; each is a substream.")
 ID_PROPERTY = text(
     "idProperty", "Property in which producers identify a message, unlike any other; the broker's number by default."
 )
-WINDOW_SIZE = number(
-    "consumerWindowSize", "Bytes that the broker delivers of a queue before they are acknowledged.", 1 << 24
+WINDOW_SIZE = size(
+    "consumerWindowSize", "Bytes that the broker delivers of a queue before they are acknowledged.", "16m"
 )
 SOURCE_OPTIONS: Sequence[Option[Any]] = (_QUEUES, *_CONNECTION, ID_PROPERTY, WINDOW_SIZE, *READER_OPTIONS)

@@ -9,7 +9,7 @@ from uuid import uuid4
 from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
-from sparkjet.connectors.artemis.columns import check_columns, faults, frames, messages
+from sparkjet.connectors.artemis.columns import COLUMNS, faults, frames, messages
 from sparkjet.connectors.artemis.markers import PREFIX, Marker, Markers, queue_of
 from sparkjet.connectors.artemis.publishing import TRANSACTION, connected, is_published, newest_markers, publish
 from sparkjet.connectors.artemis.stomp import RefusedError
@@ -52,7 +52,7 @@ class ArtemisSink(Outbox):
 
         A queue that the broker creates automatically may stay, if the broker does not remove empty ones.
         """
-        check_columns(schema)
+        COLUMNS.check(schema)
         probe(self._settings)
 
     def prepare(self, rows: DataFrame, transaction: TransactionId) -> Handle | None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from sparkjet.connectors.artemis.stomp_frames import HEARTBEAT, Frame, FrameReader, encoded
+from sparkjet.connectors.tls_files import TlsFiles
 
 _CONNECTS_WITHIN = 10.0
 """Seconds for the connection and the login."""
@@ -47,28 +48,6 @@ class StompAddress:
 
     def __str__(self) -> str:
         return f"{self.host}:{self.port}"
-
-
-@dataclass(frozen=True)
-class TlsFiles:
-    """TLS files in PEM format, by path: objects made from them cannot be sent to another process.
-
-    Attributes:
-        authorities: Authorities to trust; the system's by default.
-        certificate: The client's certificate.
-        key: Its key, if that is in another file.
-    """
-
-    authorities: str | None = None
-    certificate: str | None = None
-    key: str | None = None
-
-    def context(self) -> ssl.SSLContext:
-        """The context for wrapping a socket."""
-        context = ssl.create_default_context(cafile=self.authorities)
-        if self.certificate is not None:
-            context.load_cert_chain(self.certificate, self.key)
-        return context
 
 
 class StompConnection:

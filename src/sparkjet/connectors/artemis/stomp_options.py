@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from sparkjet.connectors.artemis.options import HOST, PORT, USER
-from sparkjet.connectors.artemis.stomp import StompAddress, TlsFiles
-from sparkjet.errors import AnalysisError
-from sparkjet.options import CA_FILE, CERT_FILE, HEARTBEAT, KEY_FILE, PASSWORD, TLS, Options
-
-_FILES = (CA_FILE, CERT_FILE, KEY_FILE)
+from sparkjet.connectors.artemis.stomp import StompAddress
+from sparkjet.connectors.tls_files import TlsFiles
+from sparkjet.options import HEARTBEAT, PASSWORD, Options
 
 
 def address_of(options: Options) -> StompAddress:
@@ -17,21 +15,6 @@ def address_of(options: Options) -> StompAddress:
         options[PORT],
         options[USER],
         options[PASSWORD] or "",
-        _tls(options),
+        TlsFiles.of(options),
         options[HEARTBEAT],
     )
-
-
-def _tls(options: Options) -> TlsFiles | None:
-    if options[TLS]:
-        found = TlsFiles(*(options[each] for each in _FILES))
-        try:
-            found.context()
-        except OSError as error:
-            raise AnalysisError(f"option: caFile, certFile or keyFile cannot be used: {error}") from error
-        return found
-    for option in _FILES:
-        if not options[option]:
-            continue
-        raise AnalysisError(f'option: {option.name} is for TLS: set option("tls", True), or leave it out.')
-    return None

@@ -12,6 +12,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructT
 from sparkjet.connectors.delta.mapping import PHYSICAL
 from sparkjet.connectors.delta.partitions import can_partition_by
 from sparkjet.errors import AnalysisError
+from sparkjet.sinks.file_formats import check_partition_by
 from sparkjet.sinks.table_columns import matched
 
 if TYPE_CHECKING:
@@ -71,18 +72,14 @@ def check_unmapped(table: Version, where: str) -> None:
 
 def check_new(schema: StructType, partition_by: Sequence[str]) -> None:
     """Refuse partition columns that a new table cannot have."""
+    check_partition_by(schema, partition_by)
     for name in partition_by:
-        if name not in schema.fieldNames():
-            message = f"partitionBy: no column {name!r} in the result. Columns: {', '.join(schema.fieldNames())}"
-            raise AnalysisError(message)
         kind = schema[name].dataType
         if not can_partition_by(kind):
             message = f"partitionBy: {name!r} is {kind.simpleString()}, which paths cannot hold. Use another column."
             raise AnalysisError(message)
         if _COLON in name:
             raise AnalysisError(f"partitionBy: Delta Kernel takes no colon in {name!r}. Give the column another name.")
-    if len(partition_by) == len(schema.fields):
-        raise AnalysisError("partitionBy: at least one column must stay in the files.")
 
 
 def added(table: StructType, rows: StructType) -> list[StructField]:

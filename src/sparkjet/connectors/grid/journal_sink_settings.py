@@ -19,7 +19,6 @@ from sparkjet.connectors.grid.options import (
 )
 from sparkjet.errors import AnalysisError
 from sparkjet_grid.journal_version import Retention
-from sparkjet_grid.sizes import size_of
 
 if TYPE_CHECKING:
     from sparkjet.options import Options
@@ -70,8 +69,8 @@ class GridJournalSettings:
 
 
 def _retention(options: Options) -> Retention:
-    size = size_of(options[RETENTION_BYTES], "retentionBytes")
-    limit = size_of(options[JOURNAL_MAX_BYTES] or str(2 * size), "maxBytes")
+    size = options[RETENTION_BYTES]
+    limit = options[JOURNAL_MAX_BYTES] or 2 * size
     if limit < size:
         message = (
             f"maxBytes: {limit} bytes are fewer than the {size} of retentionBytes, which stay when no reader needs "

@@ -18,7 +18,6 @@ from sparkjet.connectors.grid.options import (
 from sparkjet.errors import AnalysisError
 from sparkjet.options import Options
 from sparkjet_grid.places import JournalPlace
-from sparkjet_grid.sizes import size_of
 
 
 @dataclass(frozen=True)
@@ -57,7 +56,6 @@ class GridMapSettings:
         if not keys:
             message = 'format("grid-map") needs option("keys", "a, b"): the columns that identify the row to replace.'
             raise AnalysisError(message)
-        size = options[MAP_MAX_BYTES]
         if EXPIRE_INTERVAL in options and TIME_TO_LIVE not in options:
             message = 'expireInterval: no row ever expires. Say with option("timeToLive", "12h") how long they last.'
             raise AnalysisError(message)
@@ -67,7 +65,7 @@ class GridMapSettings:
             options[DELETED],
             options[TIME_TO_LIVE],
             options[EXPIRE_INTERVAL],
-            size_of(size, "maxBytes") if size else None,
+            options[MAP_MAX_BYTES],
             _journal(options, path, keys),
         )
 

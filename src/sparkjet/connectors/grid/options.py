@@ -5,14 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sparkjet.options import Option, choice, flag, interval, names, number, text
+from sparkjet.options import Option, choice, flag, interval, names, number, size, text
 from sparkjet.sources.alignment import MAX_DRIFT
-
-
-def _size(name: str, meaning: str, default: str = "") -> Option[str]:
-    """An option whose text is also read by members of a grid: without their package its value is not needed."""
-    return Option(name, meaning, "a size: 512m, 2g", lambda _, given: given, default, default)
-
 
 GRID_MAP, GRID_JOURNAL = "sparkjet-grid-map", "sparkjet-grid-journal"
 """The names of the sources."""
@@ -20,9 +14,9 @@ _MEMBERS = "grid://host:port,…/name of some members; grid:///name for a grid o
 JOURNAL_PATH = text("path", f"The journal: {_MEMBERS}")
 JOURNAL_KEYS = names("keys", "Columns: rows with the same values are in one partition; without any, tasks take turns.")
 NUM_PARTITIONS = number("numPartitions", "Partitions of a new journal; 16 by default.", most=1024)
-RETENTION_BYTES = _size("retentionBytes", "What rows may take that no reader needs; the oldest go first.", "256m")
+RETENTION_BYTES = size("retentionBytes", "What rows may take that no reader needs; the oldest go first.", "256m")
 RETENTION_AGE = interval("retentionAge", "How long they stay by the clock of their epoch; forever by default.")
-JOURNAL_MAX_BYTES = _size("maxBytes", "What rows may take that readers need; twice retentionBytes by default.")
+JOURNAL_MAX_BYTES = size("maxBytes", "What rows may take that readers need; twice retentionBytes by default.")
 WAIT = "wait"
 ON_FULL = choice("onFull", "Whether an epoch then waits for readers, or trims what they need.", (WAIT, "trim"), WAIT)
 FULL_TIMEOUT = interval("fullTimeout", "onFull=wait: how long an epoch waits before it is refused.", "10 minutes")
@@ -41,7 +35,7 @@ TIME_TO_LIVE = interval("timeToLive", "How long a row lasts by the clock of its 
 EXPIRE_INTERVAL = interval(
     "expireInterval", "How long a row may be there after that while nothing arrives.", "10 seconds"
 )
-MAP_MAX_BYTES = _size("maxBytes", "What the map may take with the epochs that readers hold; no limit by default.")
+MAP_MAX_BYTES = size("maxBytes", "What the map may take with the epochs that readers hold; no limit by default.")
 JOURNAL = text(
     "journal",
     "Name of a journal of the same grid, to which each change goes: the keys, old and new row.",

@@ -101,7 +101,10 @@ def names_in(table: str, found: Sequence[TableColumn], schema: StructType) -> Ma
         names[own] = same[0].name
     for each in found:
         if each.is_required and each.name not in names.values():
-            message = f'{where}: column "{each.name}" is NOT NULL without a default, but is not in the query\'s result.'
+            message = (
+                f'{where}: column "{each.name}" is NOT NULL without a default, but is not in the query\'s result. Add '
+                f'it: withColumn("{each.name}", …).'
+            )
             raise AnalysisError(message)
     return names
 
@@ -114,7 +117,7 @@ def check_keys(connection: Connection, family: str, place: Place, keys: Sequence
     if frozenset(keys) not in unique:
         message = (
             f'keyColumns: "{place.table}" has no primary key or unique index on exactly ({", ".join(keys)}), which '
-            "mode=upsert needs."
+            "mode=upsert needs. Create it, or name the columns of one that is there."
         )
         raise AnalysisError(message)
     others = [each for each in unique if each != frozenset(keys)]

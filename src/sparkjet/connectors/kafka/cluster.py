@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 import tenacity
@@ -11,6 +12,7 @@ from typing_extensions import Self
 
 from sparkjet.connectors.kafka import requests
 from sparkjet.connectors.kafka.connection import BrokerError, Connection, RefusedError
+from sparkjet.errors import AnalysisError, SinkError
 
 if TYPE_CHECKING:
     from sparkjet.connectors.kafka.access import Access
@@ -226,3 +228,22 @@ class Cluster:
 def _check(error: int) -> None:
     if error in _RETRIABLE:
         raise BrokerError(f"the broker is not ready: {error_name(error)}")
+
+
+@contextlib.contextmanager
+def connected(access: Access, patience: float = PATIENCE) -> Iterator[Cluster]:
+    """A cluster for a sink, whose error says that it cannot be reached."""
+    try:
+        with Cluster(access, patience) as cluster:
+            yield cluster
+    except BrokerError as error:
+        message = f"Kafka: {error}. Check that the brokers run and that kafka.bootstrap.servers is right."
+        raise SinkError(message) from error
+
+
+def unusable(error: Exception) -> AnalysisError:
+    """The refusal of a start whose brokers cannot be used."""
+    return AnalysisError(
+        f'start: format("kafka") cannot use its brokers: {error}. Check kafka.bootstrap.servers and '
+        "kafka.security.protocol; transactions need Kafka 3.0 or newer."
+    )

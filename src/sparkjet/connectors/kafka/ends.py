@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka.admin import AdminClient
 
 from sparkjet.connectors.kafka import publishing
-from sparkjet.connectors.kafka.cluster import Cluster
-from sparkjet.connectors.kafka.connection import BrokerError
+from sparkjet.connectors.kafka.cluster import connected
 from sparkjet.connectors.kafka.lost_ends import ANSWERS, write_lost_ends
 from sparkjet.connectors.kafka.progress_topic import reached
 from sparkjet.connectors.kafka.publishing import LOOK, UNCOMMITTED
-from sparkjet.errors import SinkError
 from sparkjet.sinks.naming import prefix_of
 
 if TYPE_CHECKING:
@@ -72,10 +70,6 @@ class PartitionEnds:
             return
         # A user who may not see the open transactions of others on the topic would wait in vain after each epoch.
         answers = 0.0 if is_routine and not self._all_known else ANSWERS
-        try:
-            with Cluster(access) as cluster:
-                prefix, patience = prefix_of(query, sink), self._settings.patience
-                self._all_known = write_lost_ends(cluster, where, prefix, patience, answers)
-        except BrokerError as error:
-            message = f"Kafka: {error}. Check that the brokers run and that kafka.bootstrap.servers is right."
-            raise SinkError(message) from error
+        with connected(access) as cluster:
+            prefix, patience = prefix_of(query, sink), self._settings.patience
+            self._all_known = write_lost_ends(cluster, where, prefix, patience, answers)

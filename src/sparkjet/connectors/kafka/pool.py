@@ -93,18 +93,18 @@ class TransactionPool:
         transaction that it opens after this is aborted by a later commit, or at the next start.
         """
         use = self._begun()
-        slots = [(result.name, result.rows) for result in results if result.name is not None]
+        prepared = [(result.name, result.rows) for result in results if result.name is not None]
         regular = all(result.is_first for result in results)
         if not regular or speculates:
             self._may_have_orphans = True
-            self._transactions.abort_open(use.prefix, use.transaction.takeover, [name for name, _ in slots])
-        handle = self._transactions.fix(use.transaction, slots)
+            self._transactions.abort_open(use.prefix, use.transaction.takeover, [name for name, _ in prepared])
+        handle = self._transactions.fix(use.transaction, prepared)
         if handle is None:
             if regular:
                 # Undone, so that the next transaction uses the same ids.
                 self._use = self._before
             return None
-        made: dict[str, Any] = {slot["id"]: [slot["producer"], slot["epoch"]] for slot in handle["transactions"]}
+        made: dict[str, Any] = {each["id"]: [each["producer"], each["epoch"]] for each in handle["transactions"]}
         handle["pool"] = {name: numbers for name, numbers in use.known.items() if name not in made}
         self._use = replace(use, known={**use.known, **made}, handle=handle, is_regular=regular)
         return handle
@@ -128,7 +128,7 @@ class TransactionPool:
             return
         self._use = replace(use, is_free=use.is_regular and seen.all_ended)
         if self._may_have_orphans or not seen.none_open:
-            prefix, kept = prefix_of(handle["query"], handle["sink"]), {slot["id"] for slot in handle["transactions"]}
+            prefix, kept = prefix_of(handle["query"], handle["sink"]), {each["id"] for each in handle["transactions"]}
             self._may_have_orphans = bool(self._transactions.abort_open(prefix, handle["takeover"], kept))
 
     def abort(self, transaction: TransactionId) -> None:

@@ -39,8 +39,8 @@ def committed_after(cluster: Cluster, newest: TransactionId, handle: Handle | No
     ]
     if after or handle is None or handle.get("takeover") != newest.takeover or "pool" not in handle:
         return after
-    slots = handle["transactions"]
-    known = {**handle["pool"], **{slot["id"]: [slot["producer"], slot["epoch"]] for slot in slots}}
+    prepared = handle["transactions"]
+    known = {**handle["pool"], **{each["id"]: [each["producer"], each["epoch"]] for each in prepared}}
     pools = {ListedTransaction(name).pool for name in known}
     for each in found:
         if each.is_pooled and each.pool in pools:

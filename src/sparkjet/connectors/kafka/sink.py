@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING
 import tenacity
 
 from sparkjet.connectors.kafka import native, producing
-from sparkjet.connectors.kafka.cluster import INVALID_TIMEOUT, NO_LEADER, PATIENCE, UNKNOWN_TOPIC, Cluster, error_name
+from sparkjet.connectors.kafka.cluster import (
+    INVALID_TIMEOUT,
+    NO_LEADER,
+    PATIENCE,
+    UNKNOWN_TOPIC,
+    Cluster,
+    error_name,
+    unusable,
+)
 from sparkjet.connectors.kafka.columns import check_columns, records
 from sparkjet.connectors.kafka.connection import BrokerError
 from sparkjet.connectors.kafka.epoch_markers import EpochMarkers
@@ -80,11 +88,7 @@ class KafkaSink:
                 if self.guarantee is Guarantee.EXACTLY_ONCE:
                     self._check_transactions(cluster)
         except BrokerError as error:
-            message = (
-                f'start: format("kafka") cannot use its brokers: {error}. Check kafka.bootstrap.servers and '
-                "kafka.security.protocol; transactions need Kafka 3.0 or newer."
-            )
-            raise AnalysisError(message) from error
+            raise unusable(error) from error
         if self._markers is not None:
             self._markers.check(settings.topic)
 
@@ -140,7 +144,7 @@ class KafkaSink:
             # copy's.
             handle["run"] = ""
         if self._markers is not None:
-            topics = [topic for slot in handle["transactions"] for topic, _ in slot["written"]]
+            topics = [topic for each in handle["transactions"] for topic, _ in each["written"]]
             given = [] if self._settings.topic is None else [self._settings.topic]
             handle["told"] = self._markers.described(transaction, [*given, *topics])
             self._pace.note(transaction)

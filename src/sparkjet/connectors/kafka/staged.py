@@ -13,7 +13,7 @@ from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
 from sparkjet.connectors.kafka import native, parts, producing, publishing
-from sparkjet.connectors.kafka.cluster import Cluster
+from sparkjet.connectors.kafka.cluster import Cluster, unusable
 from sparkjet.connectors.kafka.columns import check_columns, records
 from sparkjet.connectors.kafka.connection import BrokerError
 from sparkjet.connectors.kafka.division import names_of, parts_of
@@ -109,11 +109,7 @@ class StagedKafkaSink(Outbox):
             self._check_transactions()
             topics = self._described([settings.topic] if settings.topic else [])
         except (BrokerError, SinkError) as error:
-            message = (
-                f'start: format("kafka") cannot use its brokers: {error}. Check kafka.bootstrap.servers and '
-                "kafka.security.protocol; transactions need Kafka 3.0 or newer."
-            )
-            raise AnalysisError(message) from error
+            raise unusable(error) from error
         if settings.topic is not None and settings.topic not in topics:
             message = (
                 f'topic: "{settings.topic}" does not exist, is the brokers\' own, or is not visible to this user. '

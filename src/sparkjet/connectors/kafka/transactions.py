@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import Any
 
 from sparkjet.connectors.kafka.access import Access
-from sparkjet.connectors.kafka.cluster import COMMITS, OPEN, PATIENCE, Cluster, error_name
-from sparkjet.connectors.kafka.connection import BrokerError
+from sparkjet.connectors.kafka.cluster import COMMITS, OPEN, PATIENCE, Cluster, connected, error_name
 from sparkjet.connectors.kafka.markers import MarkerState, rewrite_lost_markers
 from sparkjet.connectors.kafka.restored import committed_after
 from sparkjet.errors import CopiedHomeError, LostTransactionError, SinkError
@@ -40,19 +38,19 @@ class KafkaTransactions:
     continues: bool = False
     patience: float = PATIENCE
 
-    def fix(self, transaction: TransactionId, slots: Sequence[tuple[str, int]]) -> Handle | None:
+    def fix(self, transaction: TransactionId, prepared: Sequence[tuple[str, int]]) -> Handle | None:
         """Fix which transactions belong to the epoch; None if there were no rows.
 
         Call it when every task has succeeded.
         """
-        if not slots:
+        if not prepared:
             return None
-        return self.handle_of(transaction, slots)
+        return self.handle_of(transaction, prepared)
 
-    def handle_of(self, transaction: TransactionId, slots: Sequence[tuple[str, int]]) -> Handle:
+    def handle_of(self, transaction: TransactionId, prepared: Sequence[tuple[str, int]]) -> Handle:
         """The handle of an epoch with these transactions, if any."""
-        with self._connected() as cluster:
-            manifest = [self._slot(cluster, name, rows) for name, rows in sorted(slots)]
+        with connected(self.access, self.patience) as cluster:
+            manifest = [self._prepared(cluster, name, rows) for name, rows in sorted(prepared)]
             return {
                 "query": transaction.query,
                 "sink": transaction.sink,
@@ -61,21 +59,21 @@ class KafkaTransactions:
                 **origin(transaction),
                 "way": "kafka",
                 "cluster": cluster.metadata().cluster,
-                "rows": sum(rows for _, rows in slots),
+                "rows": sum(rows for _, rows in prepared),
                 "transactions": manifest,
             }
 
     def commit(self, handle: Handle, between: Callable[[], None]) -> MarkerState:
         """Commit every transaction; those that were committed before are left as they are."""
         lost: list[tuple[dict[str, Any], str]] = []
-        with self._connected() as cluster:
-            for slot in handle["transactions"]:
-                why = self._commit(cluster, handle, slot)
+        with connected(self.access, self.patience) as cluster:
+            for prepared in handle["transactions"]:
+                why = self._commit(cluster, handle, prepared)
                 if why is not None:
-                    lost.append((slot, why))
+                    lost.append((prepared, why))
                 between()
-            written = {(topic, number) for slot in handle["transactions"] for topic, number in slot["written"]}
-            producers = {slot["producer"] for slot in handle["transactions"]}
+            written = {(topic, number) for prepared in handle["transactions"] for topic, number in prepared["written"]}
+            producers = {prepared["producer"] for prepared in handle["transactions"]}
             seen = rewrite_lost_markers(cluster, sorted(written), prefix_of(handle["query"]), producers)
         if not lost:
             return seen
@@ -87,7 +85,7 @@ class KafkaTransactions:
 
     def check_copies(self, handle: Handle) -> None:
         """Refuse to continue if another copy of the home has published."""
-        with self._connected() as cluster:
+        with connected(self.access, self.patience) as cluster:
             committed = self._found(cluster, prefix_of(handle["query"], handle["sink"]), COMMITS)
         try:
             for each in committed:
@@ -99,15 +97,15 @@ class KafkaTransactions:
 
     def abort_orphans(self, query: str, takeover: int, keep: Sequence[Handle]) -> None:
         """Abort the transactions that drivers before ``takeover`` opened for a query, except for those in ``keep``."""
-        decided = {slot["id"] for handle in keep for slot in handle.get("transactions", ())}
-        with self._connected() as cluster:
+        decided = {prepared["id"] for handle in keep for prepared in handle.get("transactions", ())}
+        with connected(self.access, self.patience) as cluster:
             for found in self._found(cluster, prefix_of(query)):
                 if found.takeover < takeover and found.gid not in decided:
                     _abort(cluster, found.gid)
 
     def abort_open(self, prefix: str, takeover: int, keep: Collection[str] = ()) -> int:
         """Abort open transactions of one sink or epoch, which would hold consumers back; returns the number aborted."""
-        with self._connected() as cluster:
+        with connected(self.access, self.patience) as cluster:
             found = [each for each in self._found(cluster, prefix) if each.takeover <= takeover]
             orphans = [each.gid for each in found if each.gid not in keep]
             for name in orphans:
@@ -116,13 +114,13 @@ class KafkaTransactions:
 
     def abort(self, names: Sequence[str]) -> None:
         """Abort transactions by their ids; those that have ended are left alone."""
-        with self._connected() as cluster:
+        with connected(self.access, self.patience) as cluster:
             for name in names:
                 _abort(cluster, name)
 
     def open_of(self, query: str) -> list[ListedTransaction]:
         """Open transactions of a query, with their start times."""
-        with self._connected() as cluster:
+        with connected(self.access, self.patience) as cluster:
             return [
                 replace(found, since=datetime.fromtimestamp(cluster.describe(found.gid).began / 1000, timezone.utc))
                 for found in self._found(cluster, prefix_of(query))
@@ -130,10 +128,10 @@ class KafkaTransactions:
 
     def published_after(self, newest: TransactionId, handle: Handle | None) -> list[str]:
         """Ids that were committed after a record; see :func:`sparkjet.connectors.kafka.restored.committed_after`."""
-        with self._connected() as cluster:
+        with connected(self.access, self.patience) as cluster:
             return committed_after(cluster, newest, handle)
 
-    def _slot(self, cluster: Cluster, name: str, rows: int) -> dict[str, Any]:
+    def _prepared(self, cluster: Cluster, name: str, rows: int) -> dict[str, Any]:
         described = cluster.describe(name)
         if described.error or described.state != OPEN:
             message = (
@@ -152,17 +150,17 @@ class KafkaTransactions:
             "written": [list(where) for where in described.written],
         }
 
-    def _commit(self, cluster: Cluster, handle: Handle, slot: dict[str, Any]) -> str | None:
+    def _commit(self, cluster: Cluster, handle: Handle, prepared: dict[str, Any]) -> str | None:
         """Commit one transaction; returns why it is lost, None if it is committed."""
-        error = cluster.commit(slot["id"], slot["producer"], slot["epoch"])
+        error = cluster.commit(prepared["id"], prepared["producer"], prepared["epoch"])
         if not error:
-            _warn_of_age(handle, slot, time.time())
+            _warn_of_age(handle, prepared, time.time())
             return None
         if error not in _ENDED:
-            raise SinkError(f"Kafka: {slot['id']!r} cannot be committed: {error_name(error)}.")
-        described = cluster.describe(slot["id"])
+            raise SinkError(f"Kafka: {prepared['id']!r} cannot be committed: {error_name(error)}.")
+        described = cluster.describe(prepared["id"])
         # An id is reused only after its transaction was committed: whatever its producer's epoch is now, this one was.
-        if described.state in COMMITS and described.producer == slot["producer"]:
+        if described.state in COMMITS and described.producer == prepared["producer"]:
             return None
         here = cluster.metadata().cluster
         if here != handle["cluster"]:
@@ -175,20 +173,13 @@ class KafkaTransactions:
             return f"the brokers do not know it ({error_name(described.error)}), so it may or may not be committed"
         if described.state == OPEN:
             return "another producer uses its id"
-        return f"it was aborted ({described.state}), after its timeout of {slot['timeout']} ms or by another process"
+        return (
+            f"it was aborted ({described.state}), after its timeout of {prepared['timeout']} ms or by another process"
+        )
 
     def _found(self, cluster: Cluster, prefix: str, states: Sequence[str] = (OPEN,)) -> list[ListedTransaction]:
         listed = cluster.open_transactions(prefix, states)
         return [ListedTransaction(name) for name in listed if ListedTransaction.is_ours(name)]
-
-    @contextlib.contextmanager
-    def _connected(self) -> Iterator[Cluster]:
-        try:
-            with Cluster(self.access, self.patience) as cluster:
-                yield cluster
-        except BrokerError as error:
-            message = f"Kafka: {error}. Check that the brokers run and that kafka.bootstrap.servers is right."
-            raise SinkError(message) from error
 
 
 def _abort(cluster: Cluster, name: str) -> None:
@@ -199,12 +190,12 @@ def _abort(cluster: Cluster, name: str) -> None:
 
 def check_alive(handle: Handle, now: float) -> None:
     """Refuse to decide on transactions that brokers may abort before they are committed."""
-    for slot in handle["transactions"]:
-        age, timeout = _age(handle, now), slot["timeout"]
+    for prepared in handle["transactions"]:
+        age, timeout = _age(handle, now), prepared["timeout"]
         if age > OLDEST * timeout:
             message = (
-                f"Kafka: epoch {handle['epoch']} is not published: its transaction {slot['id']!r} has been open for "
-                f"{age / 1000:.0f} s, and after kafka.transaction.timeout.ms={timeout} brokers abort it, perhaps "
+                f"Kafka: epoch {handle['epoch']} is not published: its transaction {prepared['id']!r} has been open "
+                f"for {age / 1000:.0f} s, and after kafka.transaction.timeout.ms={timeout} brokers abort it, perhaps "
                 "before its commit. The next start runs the epoch again; raise kafka.transaction.timeout.ms (and the "
                 "brokers' transaction.max.timeout.ms), or make epochs shorter."
             )
@@ -221,8 +212,8 @@ def _age(handle: Handle, now: float) -> float:
     return 1000 * now - prepared
 
 
-def _warn_of_age(handle: Handle, slot: dict[str, Any], now: float) -> None:
-    age, timeout = _age(handle, now), slot["timeout"]
+def _warn_of_age(handle: Handle, prepared: dict[str, Any], now: float) -> None:
+    age, timeout = _age(handle, now), prepared["timeout"]
     # A transaction older than its timeout was committed earlier: a start repeats the last commit, however old it is.
     if timeout < 2 * age <= 2 * timeout:
         logger.warning(
@@ -235,10 +226,11 @@ def _warn_of_age(handle: Handle, slot: dict[str, Any], now: float) -> None:
 
 
 def _lost(handle: Handle, lost: Sequence[tuple[dict[str, Any], str]]) -> str:
-    rows, total = (sum(slot["rows"] for slot in slots) for slots in ([s for s, _ in lost], handle["transactions"]))
-    each = "; ".join(f"{slot['id']!r}: {why}" for slot, why in lost)
+    rows, total = (sum(each["rows"] for each in some) for some in ([one for one, _ in lost], handle["transactions"]))
+    named = "; ".join(f"{each['id']!r}: {why}" for each, why in lost)
     return (
-        f"Epoch {handle['epoch']} was decided, but {rows} of its {total} rows for {handle['sink']!r} are lost: {each}. "
-        'Continue without them with option("onLostTransaction", "continue"), or rerun the query from its input with '
-        "another checkpointLocation. To prevent this, make kafka.transaction.timeout.ms longer than any stop."
+        f"Epoch {handle['epoch']} was decided, but {rows} of its {total} rows for {handle['sink']!r} are lost: "
+        f'{named}. Continue without them with option("onLostTransaction", "continue"), or rerun the query '
+        "from its input with another checkpointLocation. To prevent this, make kafka.transaction.timeout.ms longer "
+        "than any stop."
     )

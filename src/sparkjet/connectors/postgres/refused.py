@@ -13,7 +13,7 @@ from psycopg import sql
 
 from sparkjet.connectors.postgres.copying import is_refusal
 from sparkjet.connectors.postgres.transactions import STAGED, stage
-from sparkjet.storage.paths import sync_directory, sync_file
+from sparkjet.storage.paths import sync_path
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -72,5 +72,5 @@ class RefusedRows:
         """Append the lines to a file, durably: they are nowhere else once the others have been committed."""
         with path.open("a", encoding="utf-8") as file:
             file.writelines(f"{line}\n" for line in self.lines)
-        sync_file(path)
-        sync_directory(path.parent)
+        sync_path(path)
+        sync_path(path.parent)

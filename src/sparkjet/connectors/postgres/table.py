@@ -121,7 +121,7 @@ def _check_columns(
     """Reject columns that do not fit; returns those that are NOT NULL."""
     where = f'dbtable: "{target.schema}.{target.table}"'
     if one(connection, "SELECT relkind IN ('r', 'p') FROM pg_class WHERE oid = %s", oid) is not True:
-        raise AnalysisError(f"{where} is not a table but a view or the like, which COPY cannot write.")
+        raise AnalysisError(f"{where} is not a table but a view or the like, which COPY cannot write. Name a table.")
     listing = connection.execute(
         "SELECT attname, format_type(atttypid, atttypmod), attnotnull, atthasdef OR attidentity <> '', "
         "attgenerated <> '', attidentity = 'a' "
@@ -153,7 +153,10 @@ def _check_columns(
     given = set(target.columns)
     for name, (_, not_null, filled, *_) in found.items():
         if name not in given and not_null and not filled:
-            message = f'{where}: column "{name}" is NOT NULL without a default, but is not in the query\'s result.'
+            message = (
+                f'{where}: column "{name}" is NOT NULL without a default, but is not in the query\'s result. Add it: '
+                f'withColumn("{name}", …).'
+            )
             raise AnalysisError(message)
     return [name for name, (_, not_null, *_) in found.items() if not_null and name in given]
 
@@ -172,7 +175,7 @@ def _check_keys(connection: psycopg.Connection[Any], oid: int, target: Target) -
     if not matching:
         message = (
             f'keyColumns: "{target.schema}.{target.table}" has no primary key or unique index on exactly '
-            f"({', '.join(target.keys)}), which mode=upsert needs."
+            f"({', '.join(target.keys)}), which mode=upsert needs. Create it, or name the columns of one that is there."
         )
         raise AnalysisError(message)
     rule = one(

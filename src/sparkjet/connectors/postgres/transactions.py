@@ -106,25 +106,28 @@ class PostgresTransactions:
             target.instants,
         )
 
-    def fix(self, target: Target, transaction: TransactionId, slots: Sequence[tuple[str, int]]) -> Handle | None:
+    def fix(self, target: Target, transaction: TransactionId, written: Sequence[tuple[str, int]]) -> Handle | None:
         """Fix which task attempts belong to the epoch, and roll back all others; None if there were no rows.
 
         Call it when every task has succeeded: from then on a late attempt can neither publish nor destroy anything.
         What it prepares after this is rolled back by the commit of a later epoch, or at the next start.
         """
-        counting = {gid for gid, _ in slots}
+        counting = {gid for gid, _ in written}
         with self.connected() as connection:
             for found in prepared(connection, prefix_of(transaction.query, transaction.sink)):
                 ours = found.run == transaction.run or found.takeover < transaction.takeover
                 if ours and found.epoch == transaction.epoch and found.gid not in counting:
                     _roll_back(connection, found.gid)
-        if not slots:
+        if not written:
             return None
-        counted = {"rows": sum(rows for _, rows in slots), "slots": [list(slot) for slot in sorted(slots)]}
+        counted = {
+            "rows": sum(rows for _, rows in written),
+            "slots": [list(each) for each in sorted(written)],
+        }
         return {**_identity(transaction, target), "way": "prepared", **counted}
 
     def commit(self, handle: Handle, between: Callable[[], None]) -> None:
-        """Commit every slot, except those already committed; afterwards nothing of the epoch is left prepared."""
+        """Commit all transactions but those already committed; afterwards nothing of the epoch is left prepared."""
         target, query, sink, epoch = _unpack(handle)
         with self.connected() as connection:
             _check_copies(connection, handle)
@@ -329,7 +332,7 @@ def _first(cursor: psycopg.Cursor[Any]) -> bool:
 
 
 def _lost(handle: Handle, gid: str) -> str:
-    rows = next(count for slot, count in handle["slots"] if slot == gid)
+    rows = next(count for each, count in handle["slots"] if each == gid)
     return (
         f"Epoch {handle['epoch']} was decided, but PostgreSQL has neither the prepared transaction {gid!r} nor its "
         f"marker: {rows} rows are lost, or this is not the database they were prepared in. Point the options at that "

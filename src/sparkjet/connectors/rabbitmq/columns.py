@@ -8,6 +8,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from sparkjet.catalyst.columns import MARKS
+from sparkjet.connectors.message_columns import BYTES, TEXT, TEXTS, Kind, MessageColumns
 from sparkjet.errors import AnalysisError
 
 if TYPE_CHECKING:
@@ -17,12 +18,20 @@ if TYPE_CHECKING:
 
     from sparkjet.connectors.rabbitmq.sink_settings import RabbitSinkSettings
 
-_TEXT = (T.StringType, T.VarcharType, T.CharType)
 _TEXTS = ("routing_key", "exchange", "message_id", "content_type", "correlation_id", "type")
-KNOWN = ("body", *_TEXTS, "timestamp", "headers")
+_COLUMNS = MessageColumns(
+    "rabbitmq",
+    "message",
+    "body",
+    {
+        "body": BYTES,
+        **dict.fromkeys(_TEXTS, TEXT),
+        "timestamp": Kind.of("timestamp", T.TimestampType),
+        "headers": TEXTS,
+    },
+    'select(F.col("sym").alias("routing_key"), F.to_json(F.struct("sym", "px")).alias("body"))',
+)
 """Columns of a message, named like the source's and like AMQP's properties."""
-_EXPECTED = {"body": "string or binary", "timestamp": "timestamp", "headers": "map<string,string>"}
-_EXAMPLE = 'select(F.col("sym").alias("routing_key"), F.to_json(F.struct("sym", "px")).alias("body"))'
 _LONGEST = 255
 """Maximum length of a short string in AMQP, in bytes."""
 _ROUTING = ("CC", "BCC")
@@ -33,28 +42,13 @@ _MOST_HEADERS = 100_000
 
 def check_columns(schema: T.StructType, settings: RabbitSinkSettings) -> None:
     """Reject rows that are not messages."""
-    names = schema.fieldNames()
-    if "body" not in names:
-        raise AnalysisError(f"rabbitmq: the result needs a column body, e.g. {_EXAMPLE}. Columns: {', '.join(names)}")
-    if settings.routing_key is None and "routing_key" not in names:
+    _COLUMNS.check(schema)
+    if settings.routing_key is None and "routing_key" not in schema.fieldNames():
         message = (
             'rabbitmq: name the routing key of the rows, with option("routingKey", "…") or a column routing_key; in '
             "the default exchange it is the name of a queue."
         )
         raise AnalysisError(message)
-    for field in schema.fields:
-        if field.name not in {*KNOWN, *MARKS} or names.count(field.name) > 1:
-            message = (
-                f"rabbitmq: column {field.name!r} would be dropped; a message has {', '.join(KNOWN)}, each once. Put "
-                f"it into the body, e.g. {_EXAMPLE}."
-            )
-            raise AnalysisError(message)
-        if not _fits(field):
-            message = (
-                f"rabbitmq: column {field.name!r} has type {field.dataType.simpleString()}, but must have "
-                f"{_EXPECTED.get(field.name, 'string')}. Cast it, or make it text with F.to_json."
-            )
-            raise AnalysisError(message)
 
 
 def stored(rows: DataFrame, settings: RabbitSinkSettings) -> DataFrame:
@@ -109,14 +103,3 @@ def _bytes(text: Column) -> Column:
 
 def _valid(text: Column) -> Column:
     return F.coalesce(F.is_valid_utf8(text), F.lit(True))
-
-
-def _fits(field: T.StructField) -> bool:
-    kind = field.dataType
-    if field.name == "headers":
-        return isinstance(kind, T.MapType) and isinstance(kind.keyType, _TEXT) and isinstance(kind.valueType, _TEXT)
-    if field.name == "body":
-        return isinstance(kind, (*_TEXT, T.BinaryType))
-    if field.name in {"timestamp", *MARKS}:
-        return isinstance(kind, T.TimestampType if field.name == "timestamp" else T.BooleanType)
-    return isinstance(kind, _TEXT)

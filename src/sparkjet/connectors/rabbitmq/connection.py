@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import re
-import ssl
 from typing import TYPE_CHECKING
 
 import pika
@@ -17,8 +16,9 @@ from pika.adapters.utils.connection_workflow import (
 from pika.exceptions import AMQPError, ConnectionOpenAborted, ProbableAccessDeniedError, ProbableAuthenticationError
 
 from sparkjet.connectors.rabbitmq.options import HOST, PORT, USER, VIRTUAL_HOST
+from sparkjet.connectors.tls_files import TlsFiles
 from sparkjet.errors import AnalysisError
-from sparkjet.options import CA_FILE, CERT_FILE, HEARTBEAT, KEY_FILE, PASSWORD, TLS
+from sparkjet.options import HEARTBEAT, PASSWORD
 
 if TYPE_CHECKING:
     from sparkjet.options import Options
@@ -33,7 +33,6 @@ _PROBABLE = (ProbableAuthenticationError, ProbableAccessDeniedError)
 _SILENT = (ConnectionOpenAborted, AMQPConnectorStackTimeout)
 _SAID = re.compile(r"ConnectionClosedByBroker: \((\d+)\) (.*)", re.DOTALL)
 _ACCESS_REFUSED, _NOT_ALLOWED = 403, 530
-_TLS = (CA_FILE, CERT_FILE, KEY_FILE)
 _LONGEST_HEARTBEAT = 65_535
 """Seconds: AMQP has two bytes for it."""
 
@@ -41,10 +40,7 @@ _LONGEST_HEARTBEAT = 65_535
 def connection_of(options: Options) -> pika.ConnectionParameters:
     """Connection parameters for pika, from the options of a connection; they include the password."""
     host = options[HOST] or HOST.otherwise
-    tls = options[TLS]
-    for option in _TLS:
-        if option in options and not tls:
-            raise AnalysisError(f'option: {option.name} is for TLS: set option("tls", True), or leave it out.')
+    tls = TlsFiles.of(options)
     heartbeat = options[HEARTBEAT]
     if heartbeat > _LONGEST_HEARTBEAT:
         message = f"option: heartbeat={heartbeat} is in seconds, of which AMQP takes {_LONGEST_HEARTBEAT} at most."
@@ -54,7 +50,7 @@ def connection_of(options: Options) -> pika.ConnectionParameters:
         port=options[PORT] or (5671 if tls else 5672),
         virtual_host=options[VIRTUAL_HOST] or VIRTUAL_HOST.otherwise,
         credentials=pika.PlainCredentials(options[USER] or USER.otherwise, options[PASSWORD] or "guest"),
-        ssl_options=pika.SSLOptions(_context(options), host) if tls else None,
+        ssl_options=pika.SSLOptions(tls.context(), host) if tls else None,
         heartbeat=heartbeat,
         client_properties={"connection_name": "sparkjet"},
     )
@@ -98,14 +94,3 @@ def explain(connection: pika.ConnectionParameters, error: BaseException) -> str:
 def abandon(connection: pika.SelectConnection) -> None:
     """End a connection at once, and have its callback called: its own ``close()`` would wait for a silent broker."""
     connection._terminate_stream(TimeoutError("the broker does not answer"))  # noqa: SLF001 - as pika's heartbeat does
-
-
-def _context(options: Options) -> ssl.SSLContext:
-    try:
-        context = ssl.create_default_context(cafile=options[CA_FILE])
-        certificate = options[CERT_FILE]
-        if certificate is not None:
-            context.load_cert_chain(certificate, options[KEY_FILE])
-    except (OSError, ssl.SSLError) as error:
-        raise AnalysisError(f"option: caFile, certFile or keyFile cannot be used: {error}") from error
-    return context
