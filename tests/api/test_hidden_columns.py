@@ -177,7 +177,7 @@ def test_what_would_be_lost_later_is_refused_before_the_start(spark: SparkSessio
         [firsts(timed.where("_metadata.file_size > 0"))],
         [metadata(whole), whole],
     ):
-        with pytest.raises(sj.AnalysisError, match="start: '_metadata' is a column"):
+        with pytest.raises(sj.AnalysisError, match="start: the source has the column '_metadata' only"):
             started(spark, *results)
     once = F.udf(lambda k: k)
     for results in (

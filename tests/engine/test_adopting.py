@@ -306,7 +306,7 @@ def test_a_query_that_runs_here_is_not_adopted(life: Life, place: Path) -> None:
     writer = life.feed.read(life.spark).writeStream.format("noop").trigger(processingTime="1 hour")
     query = writer.option("checkpointLocation", str(place / "old")).start()
     try:
-        with pytest.raises(sj.AnalysisError, match="is of a query that runs in this application"):
+        with pytest.raises(sj.AnalysisError, match="belongs to a query that runs in this application"):
             life.run(place)
     finally:
         query.stop()

@@ -451,5 +451,5 @@ def test_a_start_is_refused_that_would_divert_rows_to_nowhere(spark: SparkSessio
     with pytest.raises(sj.AnalysisError, match="two outputs write to"):
         twice.option("path", tmp_path / "out").option("deadLettersPath", tmp_path / "link" / "out").start()
     elsewhere = found.deadLetters.writeStream.format("noop").option("deadLettersPath", "/nowhere")
-    with pytest.raises(sj.AnalysisError, match="an option of the writers of results"):
+    with pytest.raises(sj.AnalysisError, match="only writers of results take it"):
         sj.start(found.writeStream.format("noop"), deadLetters=elsewhere)

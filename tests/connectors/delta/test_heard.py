@@ -110,7 +110,7 @@ def test_others_count_once_their_rows_may_be_late(tmp_path: Path, caplog: pytest
     third = table.writers.heard(end(6), second)
     assert third is not None
     assert [each.partition(":")[0] for each in third.others] == [OTHER]
-    assert f"_delta_log has rows of others ({third.others[0]})" in caplog.text
+    assert f"_delta_log has rows of other writers ({third.others[0]})" in caplog.text
     assert f"carried(without=['{third.others[0]}'])" in caplog.text
     # Only a feed of changes has the rows of files that are removed.
     DeltaTable(tmp_path).delete(f"n = {len(table.told) - 1}")

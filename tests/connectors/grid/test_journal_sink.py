@@ -128,7 +128,7 @@ def test_rows_of_one_key_are_in_one_partition_in_every_epoch(spark: SparkSession
     with pytest.raises(AnalysisError, match=r'keys: journal .* was begun with keys="k"'):
         made()
     with pytest.raises(
-        AnalysisError, match=r"has the columns k string, n bigint, and these rows have the columns k st"
+        AnalysisError, match=r"has the columns k string, n bigint, but these rows have the columns k st"
     ):
         made("k string", keys=("k",))
     made(keys=("k",))

@@ -237,7 +237,7 @@ def test_a_journal_has_no_hole_where_a_map_was_written_without_it(
     taken = other.prepare(spark.createDataFrame([("a", 1)], SCHEMA), by)
     assert taken is not None
     other.commit(taken, lambda: None)
-    with pytest.raises(AnalysisError, match=r'journal "taken" has the columns k string, n bigint, and these rows have'):
+    with pytest.raises(AnalysisError, match=r'journal "taken" has the columns k string, n bigint, but these rows have'):
         made(journal="taken")
 
 
