@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.errors import PythonException
 
-from sparkjet.errors import SinkError
+from sparkjet.errors import RefusedRowsError, SinkError
 from sparkjet.sinks.attempt import THREAD, is_first, pooled_attempt
 from sparkjet.sinks.tasks import run_tasks
 
@@ -30,6 +30,10 @@ class RefusedError(Exception):
     pass
 
 
+class RefusedRowError(RefusedError):
+    pass
+
+
 def passes(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     yield from batches
 
@@ -37,6 +41,12 @@ def passes(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 def refuses(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for _ in batches:
         raise RefusedError("the row is too large. Make it smaller.")
+    yield from ()
+
+
+def refuses_rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for _ in batches:
+        raise RefusedRowError("no topic.")
     yield from ()
 
 
@@ -61,6 +71,15 @@ def test_tasks_run_and_their_refusals_come_without_a_traceback(spark: SparkSessi
         SinkError, match=r"has no a_package_nobody_has\. Install a-package-nobody-has and pyarrow there"
     ):
         run_tasks(rows, lacks, [half], RefusedError, PACKAGES)
+
+
+def test_a_refusal_of_rows_is_a_refusal_where_rows_are_not_distinguished(spark: SparkSession) -> None:
+    rows = spark.range(1).selectExpr("string(id) AS id", "id AS rows")
+    given = rows, refuses_rows, [sys.modules[__name__]], RefusedError, PACKAGES
+    with pytest.raises(SinkError, match=r"^\[SPARKJET_SINK\] no topic\.$"):
+        run_tasks(*given)
+    with pytest.raises(RefusedRowsError, match=r"no topic\.$"):
+        run_tasks(*given, of_rows=RefusedRowError)
 
 
 def test_a_package_that_a_function_of_the_user_misses_is_not_taken_for_one_of_ours(spark: SparkSession) -> None:

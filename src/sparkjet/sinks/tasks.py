@@ -33,8 +33,8 @@ def run_tasks(
 ) -> list[Row]:
     """Run a task on every partition of some rows, and collect the results.
 
-    Errors that a task raises as ``refusal`` become a :class:`SinkError`, and as ``of_rows`` a
-    :class:`RefusedRowsError`.
+    Errors that a task raises as ``refusal``, or a direct subclass of it, become a :class:`SinkError`, and as
+    ``of_rows`` a :class:`RefusedRowsError`.
     """
     from pyspark.cloudpickle import register_pickle_by_value  # noqa: PLC0415 - on use only
 
@@ -54,7 +54,9 @@ def run_tasks(
             drivers = drivers_python(rows.sparkSession.sparkContext.pythonExec, [missing[1]])
             raise SinkError(lacking("The executors' Python", [missing[1]], packages, drivers)) from error
         for kind, raised in ((of_rows, RefusedRowsError), (refusal, SinkError)):
-            said = None if kind is None else re.search(rf"\b{kind.__name__}: (.*)", str(error))
+            # Of an error in an executor there is only the text, which names the error's own class.
+            names = [] if kind is None else [each.__name__ for each in (kind, *kind.__subclasses__())]
+            said = re.search(rf"\b(?:{'|'.join(names)}): (.*)", str(error)) if names else None
             if said is not None:
                 raise raised(said[1]) from error
         raise

@@ -162,6 +162,9 @@ def test_at_least_once_is_there_when_prepare_returns(spark: SparkSession, kafka:
     assert sink.prepare(rows, transaction(1)) is None
     assert {value for _, value, _, _ in read(kafka, topic)} == {b"1", b"2"}
     assert open_in(kafka) == []
+    named = sink_of(spark, kafka, "value string, topic string", processingGuarantee="at-least-once")
+    with pytest.raises(SinkError, match="topic is null in a row"):
+        named.prepare(spark.createDataFrame([("a", None)], "value string, topic string"), transaction(2))
     stricter = sink_of(spark, kafka, topic=topic)
     assert stricter.prepare(rows, transaction(1)) is not None
     sink.abort_orphans(QUERY, 1, [])

@@ -16,7 +16,7 @@ from pyspark import cloudpickle
 
 from sparkjet.connectors.kafka import native, producing
 from sparkjet.connectors.kafka.native import ArrowProducer, library
-from sparkjet.connectors.kafka.producing import KafkaWriter, Queue, producer_of
+from sparkjet.connectors.kafka.producing import KafkaWriter, Queue, explain, producer_of
 from sparkjet.sinks import attempt
 from tests.protocol.kafka.checks import committed
 
@@ -117,6 +117,27 @@ def test_a_producer_that_was_fenced_says_so(kafka: KafkaServer) -> None:
     assert committed(kafka, topic) == []
 
 
+@pytest.mark.parametrize("columns", [(), ("partition",)])
+def test_rows_for_a_producer_that_was_fenced_say_why_they_are_refused(
+    kafka: KafkaServer, columns: tuple[str, ...]
+) -> None:
+    topic, properties = kafka.topic(), {**kafka.client(), "transactional.id": "ended", "linger.ms": "0"}
+    first, second = (producer_of(properties, headers=False) for _ in range(2))
+    first.init_transactions(60)
+    first.begin_transaction()
+    second.init_transactions(60)
+    rows = pa.record_batch({"value": pa.array([b"x"]), **{name: pa.array([0], pa.int32()) for name in columns}})
+    first.produce_rows(topic, rows)
+    while not first.failures:
+        first.poll(1)
+    first.failures.clear()
+    first.produce_rows(topic, rows)
+    ((error, where),) = first.failures
+    assert (error.code(), error.fatal(), where) == (KafkaError._FATAL, True, topic)
+    assert "fenced by" in explain(error, where)
+    assert "kafka.transaction.timeout.ms" in explain(error, where)
+
+
 @pytest.mark.parametrize("property_", [("no.such.property", "1"), ("message.max.bytes", "many")])
 def test_what_librdkafka_does_not_take_is_an_error_as_of_confluent_kafka(property_: tuple[str, str]) -> None:
     name, value = property_
@@ -160,3 +181,9 @@ def test_tasks_take_it_with_them_to_where_sparkjet_is_not_installed() -> None:
 def test_rows_with_headers_take_the_other_way() -> None:
     assert isinstance(producer_of(NOBODY, headers=True), confluent_kafka.Producer)
     assert isinstance(producer_of(NOBODY, headers=False), ArrowProducer)
+
+
+def test_properties_that_confluent_kafka_handles_itself_take_the_other_way() -> None:
+    # With aws_iam it gives librdkafka a callback, without which there is no token.
+    tokens = {**NOBODY, "sasl.oauthbearer.metadata.authentication.type": "none"}
+    assert isinstance(producer_of(tokens, headers=False), confluent_kafka.Producer)

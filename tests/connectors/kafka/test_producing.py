@@ -13,7 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkjet.connectors.kafka import producing
-from sparkjet.connectors.kafka.producing import WAITING_BYTES, WAITING_ROWS, ProduceError, Queue, _by_topic, explain
+from sparkjet.connectors.kafka.producing import (
+    WAITING_BYTES,
+    WAITING_ROWS,
+    ProduceError,
+    Queue,
+    RefusedRowError,
+    _by_topic,
+    explain,
+)
 from sparkjet.connectors.kafka.producing import _messages as _of_rows
 from tests.laws import law
 
@@ -53,6 +61,13 @@ class Waiting:
     def flush(self, _: float) -> int:
         self.poll(0)
         return self.waiting
+
+
+def test_a_topic_that_is_not_text_is_refused_like_other_names() -> None:
+    names = pa.array([b"a", b"\xff"]).view(pa.string())
+    part = pa.record_batch({"value": pa.array([b"1", b"2"]), "topic": names})
+    with pytest.raises(RefusedRowError, match="which is not a valid name of a topic"):
+        _messages(part, None)
 
 
 @law(100)

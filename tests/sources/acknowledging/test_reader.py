@@ -118,6 +118,34 @@ def test_a_run_that_ends_by_itself_reads_much_at_once(
         reader.stop()
 
 
+class Prefetching(OneByOne):
+    """Gets no more than three messages before they are acknowledged."""
+
+    def receive(self, most: int, seconds: float) -> Sequence[Message]:
+        """See :meth:`AcknowledgingSource.receive`."""
+        return super().receive(min(most, 3 - len(self._broker.unacknowledged)), seconds)
+
+
+def test_a_run_that_ends_by_itself_does_not_wait_for_more_than_queues_deliver(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_GATHERING", 2 * LONG)
+    broker.send("orders", *(f"m{number}" for number in range(9)))
+    reader = AcknowledgingStreamReader(partial(Prefetching, broker), SCHEMA, ReaderSettings())
+    try:
+        reader.prepareForTriggerAvailableNow()
+        at = started(reader, reader.initialOffset())
+        with ThreadPoolExecutor() as asking:
+            at = asking.submit(reader.latestOffset, at, ALL).result(LONG)
+            assert at["queues"] == {"orders": 3, "returns": 0}
+            # What is not acknowledged yet makes no batch small.
+            later = asking.submit(reader.latestOffset, at, ALL)
+            tell(at, Acknowledge(3))
+            assert later.result(LONG)["queues"] == {"orders": 6, "returns": 0}
+    finally:
+        reader.stop()
+
+
 def test_a_run_does_not_end_before_its_last_epoch_is_acknowledged(
     broker: Broker, reader: Callable[[], AcknowledgingStreamReader]
 ) -> None:

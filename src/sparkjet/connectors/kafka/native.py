@@ -33,6 +33,7 @@ _FUNCTIONS: Mapping[str, tuple[Any, list[Any]]] = {
         [_POINTER, ctypes.c_int32, _INT, _POINTER, ctypes.c_size_t, _POINTER, ctypes.c_size_t, _POINTER],
     ),
     "last_error": (_INT, []),
+    "fatal_error": (_INT, [_POINTER, _TEXT, ctypes.c_size_t]),
     "produce_batch": (_INT, [_POINTER, ctypes.c_int32, _INT, _POINTER, _INT]),
     "poll": (_INT, [_POINTER, _INT]),
     "flush": (_INT, [_POINTER, _INT]),
@@ -125,7 +126,7 @@ class ArrowProducer:
         taken = self._kafka.rd_kafka_produce_batch(self._topic(topic), _FROM_PARTITIONER, _COPY, address, count)
         if taken < count:
             refused = next(code for code in memoryview(messages).cast("i")[:: 2 * _WORDS] if code)
-            self.failures.append((confluent_kafka.KafkaError(refused), topic))
+            self.failures.append((self._refusal(refused), topic))
 
     def _produce_each(self, topic: str, partitions: Sequence[int], words: memoryview) -> None:
         """Like :meth:`_produce_all`, one by one.
@@ -137,8 +138,16 @@ class ArrowProducer:
         parts = (words[where::_WORDS].tolist() for where in (_VALUE, _VALUE_SIZE, _KEY, _KEY_SIZE))
         for partition, *message in zip(partitions, *parts, strict=True):
             if produce(handle, partition, _COPY, *message, None):
-                self.failures.append((confluent_kafka.KafkaError(self._kafka.rd_kafka_last_error()), topic))
+                self.failures.append((self._refusal(self._kafka.rd_kafka_last_error()), topic))
                 return
+
+    def _refusal(self, code: int) -> confluent_kafka.KafkaError:
+        if code != confluent_kafka.KafkaError._FATAL:  # noqa: SLF001 - public, its name is librdkafka's
+            return confluent_kafka.KafkaError(code)
+        # The code says only that there was an error before, which no callback is told of here.
+        said = ctypes.create_string_buffer(_ERROR_SIZE)
+        self._kafka.rd_kafka_fatal_error(self._handle, said, _ERROR_SIZE)
+        return confluent_kafka.KafkaError(code, said.value.decode(errors="replace"), True)
 
     def poll(self, seconds: float) -> None:
         """Wait for reports of deliveries."""

@@ -32,10 +32,18 @@ _UNDECIDED = -1
 """The partition of a row for which librdkafka chooses one."""
 _SINGLY = frozenset({"headers", "partition"})
 """Parts of a message that are lost in a batch, so that the message must be produced on its own."""
+_CONFLUENTS = frozenset({"sasl.oauthbearer.metadata.authentication.type", "plugin.library.paths", "logger"})
+"""Properties that confluent-kafka does not just hand on: for tokens of AWS it gives librdkafka a callback."""
 
 NAME, NAMES = re.compile(r"[a-zA-Z0-9._-]{1,249}"), "1 to 249 of the characters a-z, A-Z, 0-9, '.', '_' and '-'"
 """Names that Kafka accepts for topics; clients would cut others off at a NUL, or crash."""
+_FENCED = (
+    "Another start of the query has the transactional id, or the brokers have rolled the transaction back after "
+    "kafka.transaction.timeout.ms: raise that if writing takes longer."
+)
 _REMEDIES = {
+    "_FENCED": _FENCED,
+    "_FATAL": _FENCED,
     "INVALID_RECORD": "A topic with cleanup.policy=compact takes no row without a key: give each row a column key that "
     "is not null, or set the topic's cleanup.policy to delete.",
     "MSG_SIZE_TOO_LARGE": "Raise the option kafka.message.max.bytes and the topic's max.message.bytes.",
@@ -148,10 +156,10 @@ class KafkaWriter:
 
 
 def producer_of(properties: Mapping[str, Any], *, headers: bool) -> Any:
-    """A producer, of confluent-kafka's kind if the rows have headers or librdkafka cannot be called without it."""
+    """A producer, of confluent-kafka's kind if the rows or properties need that, or librdkafka cannot be called."""
     # Reports of successful deliveries would cost more than the rows.
     made = {**properties, "delivery.report.only.error": True}
-    functions = None if headers else library()
+    functions = None if headers or not _CONFLUENTS.isdisjoint(properties) else library()
     return confluent_kafka.Producer(made) if functions is None else ArrowProducer(functions, made)
 
 
@@ -242,7 +250,8 @@ def _by_topic(part: pa.RecordBatch, topic: str | None) -> Iterator[tuple[str, pa
     if topics.null_count:
         refused = "Kafka: the column topic is null in a row. Give each row its topic, or use the option topic."
         raise RefusedRowError(refused)
-    given = topics.dictionary.to_pylist()
+    # Strings in Spark may have any bytes.
+    given = [each.decode(errors="replace") for each in topics.dictionary.cast(pa.binary()).to_pylist()]
     for where in given:
         if not NAME.fullmatch(where):
             refused = f"Kafka: the column topic has {where!r}, which is not a valid name of a topic: {NAMES}."

@@ -130,7 +130,8 @@ class AcknowledgingStreamReader(TaskRows, SupportsTriggerAvailableNow):
         if self._available_now:
             # Nobody waits for the first results of a run that ends by itself, and a batch takes as long with few rows.
             half = max(self._settings.limits.messages // 2, 1)
-            receiver.wait(at.position + min(half, half if most is None else most) - 1, _GATHERING)
+            wanted = min(half, half if most is None else most)
+            receiver.gather(at.position, at.position + wanted - 1, _GATHERING)
         while not receiver.wait(at.position, _LOOKING) and self._available_now:
             # It is full, and epochs are not acknowledged yet; or a queue withholds its messages.
             receiver.check_delivery()

@@ -72,7 +72,7 @@ class Receiver:
         self._thread = threading.Thread(target=self._run, name="sparkjet receiver", daemon=True)
         self._due = 0
         self._ready: Mapping[str, int] = {}
-        self._empty = False
+        self._empty = self._quiet = False
         self._standing: tuple[Mapping[str, int], int] | None = None
         self._looks = False
         self._held = Held()
@@ -132,6 +132,23 @@ class Receiver:
             )
             self._check()
             return settled
+
+    def gather(self, since: int, beyond: int, seconds: float) -> None:
+        """Wait, at most this long, for a message beyond a position, until all queues are empty, or until no more come.
+
+        Queues deliver only so many messages before they are acknowledged, and others may have none: once there are some
+        from ``since`` on and all before it are acknowledged, a moment without any ends the wait.
+        """
+        with self._lock:
+            self._empty = self._quiet = False
+
+            def is_enough() -> bool:
+                position = self._inbox.position
+                is_all = self._quiet and position > since and not self._inbox.ledger.is_due(since)
+                return self._failure is not None or position > beyond or self._empty or is_all
+
+            self._lock.wait_for(is_enough, seconds)
+            self._check()
 
     def wait_for_acknowledgement(self, position: int, seconds: float) -> bool:
         """Wait until the epochs up to a position are decided and acknowledged; returns whether that happened."""
@@ -261,6 +278,7 @@ class Receiver:
         if messages:
             with self._changing():
                 self._withheld_since = None
+                self._quiet = False
                 position = self._inbox.position
                 self._inbox.receive(messages)
                 progress = progress or self._inbox.position > position
@@ -270,6 +288,7 @@ class Receiver:
             with self._changing():
                 self._inbox.ledger.look(ready, now, alone=self._source.alone)
                 self._ready, self._looks = ready, False
+                self._quiet = not messages
                 # When full, it has not read what is there.
                 self._empty = not any(ready.values()) and self._room() > 0
                 # With something unacknowledged, a queue may have delivered as much as it ever will.
@@ -312,6 +331,8 @@ class Receiver:
         with self._changing():
             self._inbox.ledger.acknowledge(due, self._now())
             self._inbox.remove(position)
+            # The broker may deliver more now.
+            self._quiet = self._quiet and not due
         return due > 0
 
     @contextmanager
