@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import threading
 from collections import deque
@@ -18,7 +19,10 @@ _NOT_PASSED_ON = {"connection", "keep-alive", "transfer-encoding"}
 
 
 class Fault(Enum):
-    """The fate of a request: whether it arrives, and the client's response; None for a closed connection."""
+    """The fate of a request: whether it arrives, and the client's response; None for a closed connection.
+
+    The response of those that end with ``KEYS`` is to a removal of several files, and says why each of them stays.
+    """
 
     LOST = True, None
     ERROR_AFTER = True, 500
@@ -26,6 +30,8 @@ class Fault(Enum):
     CONFLICT = False, 409
     BUSY = False, 503
     DENIED = False, 403
+    BUSY_KEYS = False, "SlowDown"
+    DENIED_KEYS = False, "AccessDenied"
 
 
 class S3Proxy:
@@ -98,7 +104,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
             self.connection.shutdown(socket.SHUT_RDWR)
             return
-        self._answer(*(answer if status is None else _told(status)))
+        self._answer(*(answer if status is None else _told(status, body)))
 
     do_GET = do_PUT = do_HEAD = do_POST = do_DELETE = handle_any
 
@@ -130,7 +136,12 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
 
-def _told(status: int) -> tuple[int, dict[str, str], bytes]:
+def _told(status: int | str, asked: bytes) -> tuple[int, dict[str, str], bytes]:
+    said = "<Message>planned by the test</Message>"
+    headers = {"Content-Type": "application/xml"}
+    if isinstance(status, str):
+        keys = re.findall("<Key>[^<]*</Key>", asked.decode())
+        errors = "".join(f"<Error>{key}<Code>{status}</Code>{said}</Error>" for key in keys)
+        return 200, headers, f"<DeleteResult>{errors}</DeleteResult>".encode()
     code = {500: "InternalError", 409: "ConditionalRequestConflict", 503: "SlowDown", 403: "AccessDenied"}[status]
-    body = f"<Error><Code>{code}</Code><Message>planned by the test</Message></Error>"
-    return status, {"Content-Type": "application/xml"}, body.encode()
+    return status, headers, f"<Error><Code>{code}</Code>{said}</Error>".encode()

@@ -52,3 +52,13 @@ class TestS3(StoreContract):
     @pytest.fixture
     def target(self, s3_spark: SparkSession, s3: S3Server) -> StoreUnderTest:
         return under_test(s3_spark, f"s3a://{BUCKET}/{uuid4().hex}")
+
+
+def test_a_directory_that_has_become_empty_is_removed_like_a_delta(s3_spark: SparkSession, s3: S3Server) -> None:
+    directory = hadoop_directory(s3_spark, f"s3a://{s3.bucket()}/home")
+    state, store = directory.below("state"), DirectoryStore(directory)
+    # Clients put a marker where they have removed the last file.
+    state._system.java.mkdirs(state._at("1-failed"))
+    assert store.names() == ["1-failed"]
+    store.remove("1-failed")
+    assert store.names() == []

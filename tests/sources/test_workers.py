@@ -70,3 +70,24 @@ def test_what_a_worker_has_imported_is_not_looked_through_after_each_task() -> N
         check=True,
     )
     assert done.stdout.split() == ["0", "True", "True"]
+
+
+def test_what_users_functions_have_replaced_is_freed_after_a_while() -> None:
+    program = """
+import weakref
+from sparkjet.sources.workers import begin_task
+
+class Model:
+    def __init__(self):
+        self.itself = self
+
+begin_task()
+model = Model()
+gone = weakref.ref(model)
+begin_task()
+model = None
+alive = [gone() is not None for _ in range(2_000) if begin_task() is None]
+print(alive[0], alive[-1])
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["True", "False"]

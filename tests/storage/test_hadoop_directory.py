@@ -132,6 +132,29 @@ def test_a_large_file_is_published_by_the_store(s3_spark: SparkSession, s3: S3Se
     assert directory.read("a") == content
 
 
+@pytest.mark.parametrize(
+    ("fault", "attempts"),
+    [(Fault.BUSY_KEYS, 2), pytest.param(Fault.DENIED_KEYS, 1, marks=pytest.mark.long)],
+    ids=["busy", "denied"],
+)
+def test_files_that_stay_although_the_store_answers_are_removed_again_unless_nobody_may(
+    s3_spark: SparkSession, s3: S3Server, fault: Fault, attempts: int
+) -> None:
+    location = f"s3a://{s3.bucket()}"
+    with S3Proxy(s3.port, "POST") as proxy, through(s3_spark, proxy):
+        directory = hadoop_directory(s3_spark, location)
+        for name in ("a", "b"):
+            directory.write(name, b"rows")
+        proxy.planned.extend([fault] * attempts)
+        if fault is Fault.DENIED_KEYS:
+            with pytest.raises(PermissionError, match="AccessDenied"):
+                directory.remove_files(["a", "b"])
+        else:
+            directory.remove_files(["a", "b"])
+            assert directory.files() == {}
+        assert proxy.met == [fault] * attempts
+
+
 def test_a_store_that_the_executors_may_not_write_to_is_refused_before_the_start(
     s3_spark: SparkSession, s3: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -187,7 +187,8 @@ class DirectoryStore:
             # What attempts that were given up have left there may stay until the next start.
             self._state.discard(name, files)
         elif place is not self._blobs:
-            self._state.below(name).remove()
+            # With the marker of an empty directory, which is no file.
+            self._state.remove(name)
 
 
 def _number(name: str) -> int | None:

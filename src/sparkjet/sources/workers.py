@@ -15,6 +15,8 @@ _DESCRIPTORS = range(3, 32)
 """Among these is the connection to the JVM: a worker has it before it opens anything else."""
 _WARM = 2
 """The task of a worker at which all that tasks import has been imported."""
+_AGAIN = 1000
+"""After so many tasks a worker looks once more: what users' functions had there may have been replaced since."""
 _tasks = itertools.count(1)
 
 
@@ -36,7 +38,8 @@ def begin_task() -> None:
     which takes a core for 35 ms.
     """
     _acknowledge()
-    if next(_tasks) == _WARM:
+    if next(_tasks) % _AGAIN == _WARM:
+        gc.unfreeze()
         gc.collect()
         gc.freeze()
 

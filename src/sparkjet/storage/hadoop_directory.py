@@ -84,6 +84,7 @@ T = TypeVar("T")
 _HIDDEN = re.compile(r"\..+\.[0-9a-f]{32}")
 _ENTRY = re.compile(r"\{path=(.+?); isDirectory=", re.DOTALL)
 _FILE = re.compile(r"\{path=(.+?); isDirectory=false; length=(\d+);", re.DOTALL)
+_DENIED = re.compile(r"Code=AccessDenied|\bAccessDeniedException")
 _BETWEEN = "\0"
 
 
@@ -275,17 +276,14 @@ class HadoopDirectory:
 
     def remove_files(self, names: Iterable[str]) -> None:
         """See :meth:`Directory.remove_files`: several per request, without looking for directories around them."""
-        system, base, left = self._system, self._at(), list(names)
+        system, left = self._system, list(names)
         bulk = system.jvm.org.apache.hadoop.io.wrappedio.WrappedIO
-        size = self._ask(lambda: int(bulk.bulkDelete_pageSize(system.java, base))) if left else 1
+        size = self._ask(lambda: int(bulk.bulkDelete_pageSize(system.java, self._at()))) if left else 1
         for first in range(0, len(left), size):
             page = system.jvm.java.util.ArrayList()
             for name in left[first : first + size]:
                 page.add(self._at(name))
-            failed: Any = self._ask(partial(bulk.bulkDelete_delete, system.java, base, page))
-            if not failed.isEmpty():
-                entry = failed.get(0)
-                raise OSError(errno.EIO, f"it cannot be removed: {entry.getValue()}", str(entry.getKey()))
+            self._ask(partial(self._remove_page, page))
 
     def sweep(self) -> None:
         """See :meth:`Directory.sweep`."""
@@ -337,6 +335,16 @@ class HadoopDirectory:
             why = f"it cannot be renamed to {self.uri(target)}"
             raise OSError(errno.EEXIST if self.exists(target) else errno.EIO, why, self.uri(source)) from failure
         self.remove(source)
+
+    def _remove_page(self, page: Any) -> None:
+        failed = self._system.jvm.org.apache.hadoop.io.wrappedio.WrappedIO.bulkDelete_delete(
+            self._system.java, self._at(), page
+        )
+        if not failed.isEmpty():
+            # A store that is busy may answer that all went well but these, for which its client does not ask again.
+            entry = failed.get(0)
+            said = f"it cannot be removed: {entry.getValue()}."
+            raise OSError(errno.EACCES if _DENIED.search(said) else errno.EIO, said, str(entry.getKey()))
 
     def _content(self, path: Any) -> bytes:
         stream = self._system.java.open(path)
