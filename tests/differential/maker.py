@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from random import Random
 
 from tests.differential.cases import Diverting, Input, Judge, Step
-from tests.differential.columns import aggregates, keys, plain_step, some_type
+from tests.differential.columns import FAMILIES, TWINS, aggregates, keys, plain_step, some_type
 from tests.differential.diverting import diverting
 from tests.differential.marks import Mark
 from tests.differential.rows import UNITS
@@ -118,7 +118,8 @@ class Maker:
         else:
             by, judge = self.window()
             operator = "sliding" if by.count(",") > 1 else "tumbling"
-        return self._aggregated(operator, by, "ts", judge)
+        family = self.beside.choice(FAMILIES) if operator == "sliding" and self.beside.random() < 0.4 else ()
+        return self._aggregated(operator, by, "ts", judge, family)
 
     def _cut(self, by: str, gap: str) -> Step:
         """Sessions that are cut into pieces, which Spark has not."""
@@ -130,7 +131,7 @@ class Maker:
 
     def _touching(self) -> Step:
         """Sessions whose gap events may be apart exactly, where Spark would merge them."""
-        gap = f"{self.beside.choice([3, 8, 20]) * self.unit} microseconds"
+        gap = f"{self.beside.choice([2, 3, 8]) * self.unit} microseconds"
         step = self._aggregated("session, touching", f'F.session_window("ts", "{gap}")', "ts", Judge())
         columns = f'{{"gap": F.expr("INTERVAL {gap}"), "key": F.struct(F.lit(0){{columns}})}}'
         rows = f".withColumns({columns}).transform(longest, {ENDLESS})"
@@ -150,9 +151,12 @@ class Maker:
             return f'F.session_window("ts", F.expr("{text}"))', "session, dynamic gap", sql
         return f'F.session_window("ts", "{gap}")', "session", f"INTERVAL {gap}"
 
-    def _aggregated(self, operator: str, by: str, time: str | None, judge: Judge | None) -> Step:
+    def _aggregated(
+        self, operator: str, by: str, time: str | None, judge: Judge | None, only: Sequence[str] = ()
+    ) -> Step:
         grouped = keys(self.rng, {name: ddl for name, ddl in self.columns.items() if not name.startswith("ts")})
-        parts = aggregates(self.rng, self.columns, time, calm=self.diverts)
+        only = only or (TWINS if self.beside.random() < 0.1 else ())
+        parts = aggregates(self.rng, self.columns, time, calm=self.diverts, only=only)
         # Not twice one name, which is refused.
         grouped = tuple(name for name in grouped if name not in {part.name for part in parts})
         self.columns = {name: self.columns[name] for name in grouped} | {part.name: part.type for part in parts}

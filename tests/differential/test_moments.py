@@ -71,6 +71,7 @@ def test_windows_that_are_held_back_until_the_end_differ(spark: SparkSession, mo
     assert found == ("moments", "result 0 has windows at the end that the watermark had passed before")
 
 
+@pytest.mark.long
 def test_a_join_that_forgets_nothing_differs(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     before = IntervalJoin.horizons
     nothing = (0, 0)
@@ -83,6 +84,7 @@ def test_a_join_that_forgets_nothing_differs(spark: SparkSession, monkeypatch: p
     assert found[1].endswith("still has 6 rows of state")
 
 
+@pytest.mark.long
 def test_a_late_row_that_is_not_delivered_differs(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     before = dropped_rows.dropped_rows
     monkeypatch.setattr("sparkjet.engine.arrival.dropped_rows", lambda *given: before(*given).where("ts IS NOT NULL"))
