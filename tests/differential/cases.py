@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from tests.differential.marks import Mark
 from tests.differential.values import TYPE
 
+SESSIONS = ("session", "session, dynamic gap", "session, maxDuration", "session, touching")
+
 
 @dataclass(frozen=True)
 class Part:
@@ -205,11 +207,15 @@ class Case:
     """Whether windows are emitted before they are final."""
     diverting: Diverting | None = None
     """Steps that raise for some rows, whose dead letters are one more result."""
+    many: bool = False
+    """Whether state is handled as if there were many rows."""
+    dropped: int | None = None
+    """The branch whose late rows are the last result."""
 
     @property
     def results(self) -> int:
-        """How many results there are, with dead letters."""
-        return len(self.branches) + (self.diverting is not None)
+        """How many results there are, with dead letters and late rows."""
+        return len(self.branches) + (self.diverting is not None) + (self.dropped is not None)
 
     def operators(self) -> list[str]:
         """The query's features, for the coverage."""
@@ -227,6 +233,8 @@ class Case:
         found += ["NOT NULL column"] if any(each.known for each in self.inputs) else []
         found += [name for each in self.inputs if each.mark for name in each.mark.operators()]
         found += [f"dead letters{' before the watermark' * self.diverting.early}"] if self.diverting else []
+        found += ["as if many rows"] if self.many else []
+        found += ["late rows delivered"] if self.dropped is not None else []
         found += ["clock"] if any(epoch.pause for epoch in self.epochs) else []
         found += [f"then {epoch.then}" for epoch in self.epochs if epoch.then and self.through == "driver"]
         return [*found, f"mode {self.mode}"]
@@ -242,7 +250,7 @@ class Case:
         steps = [step.operator for branch in self.branches for step in branch] + [
             self.meet.operator if self.meet else ""
         ]
-        waiting = {"tumbling", "sliding", "session", "session, dynamic gap", "session, maxDuration"}
+        waiting = {"tumbling", "sliding", *SESSIONS}
         outer = {f"join {how}" for how in ("left", "right", "full", "left_anti")}
         timers = any(step.startswith(("transformWithState", "window join", "EventTimeTimeout")) for step in steps)
         return (self.mode == "append" or self.early) and (timers or not (waiting | outer).isdisjoint(steps))
@@ -284,19 +292,28 @@ class Case:
                 lines.append(f"    rows = rows{self.diverting.call()}")
             found = []
             for number, branch in enumerate(self.branches):
-                if not batch:
-                    lines.append(f"    result{number} = rows{_calls(branch, batch=False)}")
-                    found.append(f"result{number}")
-                    continue
                 cut = stateful(branch)
+                if not batch:
+                    lines.append(f"    first{number} = rows{_calls(branch[: cut + 1], batch=False)}")
+                    found.append(f"first{number}{_calls(branch[cut + 1 :], batch=False)}")
+                    continue
                 lines.append(f"    before{number} = rows{_calls(branch[:cut], batch=True)}")
                 lines.append(f"    found{number} = before{number}{_calls(branch[cut : cut + 1], batch=True)}")
                 after = f"lambda frame: frame{_calls(branch[cut + 1 :], batch=True)}"
                 found.append(f"(before{number}, found{number}, {after})")
-            if self.diverting:
-                found.append("(dead, dead, lambda frame: frame)" if batch else "letters(rows.deadLetters)")
+            found += self._beside(batch=batch)
             lines += [f"    return [{', '.join(found)}]", ""]
         return "\n".join(lines)
+
+    def _beside(self, *, batch: bool) -> list[str]:
+        """Dead letters, and late rows."""
+        found = []
+        if self.diverting:
+            found.append("(dead, dead, lambda frame: frame)" if batch else "letters(rows.deadLetters)")
+        if self.dropped is not None:
+            late = f"late(before{self.dropped})"
+            found.append(f"({late}, {late}, lambda frame: frame)" if batch else f"dropped(first{self.dropped})")
+        return found
 
     def script(self) -> str:
         """A program that shows both results."""
@@ -315,7 +332,7 @@ class Case:
                 "EPOCHS = [",
                 *data,
                 "]",
-                _MAIN.replace("{options}", options).replace("{zone}", self.zone),
+                _MAIN.replace("{options}", options).replace("{zone}", self.zone).replace("{many}", _MANY * self.many),
             ]
         )
 
@@ -345,8 +362,12 @@ _HEAD = (
     "from sparkjet.testing import StreamDriver",
     "from tests.differential.functions import *",
 )
+_MANY = """from tests.differential.thresholds import lowered
+as_if_many = lowered()
+as_if_many.__enter__()
+"""
 _MAIN = """spark = SparkSession.builder.master("local[2]").config("spark.sql.session.timeZone", "{zone}").getOrCreate()
-driver = StreamDriver(spark, query, SCHEMAS{options})
+{many}driver = StreamDriver(spark, query, SCHEMAS{options})
 for rows, pause, then in EPOCHS:
     if pause:
         driver.engine.join()

@@ -17,6 +17,7 @@ from tests.differential.oracle import Expected, Oracle
 from tests.differential.outlets import Found
 from tests.differential.running import RUNS
 from tests.differential.texts import Row, plain, wrong_columns
+from tests.differential.thresholds import lowered
 from tests.interpreting import copying
 
 if TYPE_CHECKING:
@@ -64,7 +65,8 @@ def _difference(spark: SparkSession, case: Case) -> Difference | None:
         # A bug of Spark's, which its planner does not report as an error.
         raise Skipped(str(error.java_exception)) from error
     try:
-        outcome = RUNS[case.through](spark, case, made["query"], oracle)
+        with lowered() if case.many else nullcontext():
+            outcome = RUNS[case.through](spark, case, made["query"], oracle)
     except AnalysisError as error:
         return Difference(f"refused: {_first_line(error)[:80]}", str(error))
     except Exception as error:  # noqa: BLE001 - whatever it fails with is a difference
@@ -72,10 +74,13 @@ def _difference(spark: SparkSession, case: Case) -> Difference | None:
     for number, (found, each) in enumerate(zip(outcome.results, wanted, strict=True)):
         if found is not None and (differs := _compared(case, found, each, number)):
             return differs
-    late = [each.late for each in wanted]
-    if outcome.late is not None and None not in late and outcome.late != sum(each or 0 for each in late):
-        return Difference("late", f"{outcome.late} rows are counted as late or without event time, not {late}")
-    return None
+    late = [each.late for each in wanted if each.late is not None]
+    if outcome.late is not None and len(late) == len(wanted):
+        counts = tuple(map(sum, zip(*late, strict=True)))
+        if outcome.late != counts:
+            text = f"late rows and rows without event time: {outcome.late} are counted, not {counts}"
+            return Difference("late", text)
+    return Difference("moments", "\n".join(outcome.moments)) if outcome.moments else None
 
 
 def _compared(case: Case, sink: Found, wanted: Expected, number: int) -> Difference | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from random import Random
 
 from tests.differential.cases import Part, Step, quoted
@@ -95,6 +95,13 @@ SORTED = {"listagg_distinct": "listagg(DISTINCT {c}, '|') WITHIN GROUP (ORDER BY
 """Aggregates whose values sparkjet sorts."""
 
 FUNCTIONS = tuple(_OF)
+FAMILIES = (
+    ("count", "count_if", "count_filtered", "sum", "sum_float", "avg"),
+    ("count", "max", "min", "min_filtered", "first", "last", "max_by", "bool_or", "bit_and"),
+)
+"""Functions that sliding windows add and subtract, and those that they combine: one other decides for all."""
+TWINS = ("computed", "count_filtered", "min", "min_filtered")
+"""Functions that differ by their filter alone."""
 _OFTEN = (*TYPES, *(each for each in TYPES if "collated" in each.traits))
 """Values that are equal though they are not the same are worth more trials."""
 _RAISING = " - 1"
@@ -110,7 +117,9 @@ def traits(column: str, ddl: str | None) -> frozenset[str]:
     return frozenset()
 
 
-def aggregates(rng: Random, columns: Columns, time: str | None, *, calm: bool = False) -> tuple[Part, ...]:
+def aggregates(
+    rng: Random, columns: Columns, time: str | None, *, calm: bool = False, only: Sequence[str] = ()
+) -> tuple[Part, ...]:
     """One to five aggregates.
 
     Args:
@@ -118,6 +127,7 @@ def aggregates(rng: Random, columns: Columns, time: str | None, *, calm: bool = 
         columns: The columns.
         time: The event time.
         calm: Whether their arguments must be known not to raise.
+        only: The functions to choose from; by default all.
     """
     found: list[Part] = []
     number = next((name for name in columns if name.startswith("n")), None)
@@ -125,7 +135,7 @@ def aggregates(rng: Random, columns: Columns, time: str | None, *, calm: bool = 
     while len(found) < wanted:
         # Nearly all functions take a number, and most of the others a text.
         few = sorted(_of_few(columns)) if rng.random() < 0.3 else ()
-        name = rng.choice(few or FUNCTIONS)
+        name = rng.choice(only or few or FUNCTIONS)
         sql, needed, result = _OF[name]
         fitting = [c for c, ddl in columns.items() if ddl and (not needed or needed in traits(c, ddl))]
         if not fitting or ("{n}" in sql and number is None) or (name in BY_TIME and time is None):

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from tests.differential.cases import Case
+from tests.differential.cases import SESSIONS, Case
 from tests.differential.columns import FUNCTIONS
 from tests.differential.known import KNOWN
 from tests.differential.marks import POLICY_CALLS, THROTTLES
@@ -15,7 +15,7 @@ from tests.differential.queries import HOWS, METHODS
 from tests.differential.values import TYPES
 
 OPERATORS = (
-    *("tumbling", "sliding", "session", "session, dynamic gap", "session, maxDuration", "chained windows"),
+    *("tumbling", "sliding", *SESSIONS, "chained windows"),
     *("early results", "early results, marked", "rolling", "rolling windows"),
     *("dropDuplicates", "dropDuplicates by time", "distinct", "dropDuplicatesWithinWatermark", "union"),
     *(f"join {how}" for how in HOWS),
@@ -30,6 +30,7 @@ OPERATORS = (
     *(f"throttle {name}" for name in THROTTLES),
     *("clock", "idleTimeout", "substreamTimeout", "discover"),
     *("late rows", "null event time", "by substream", "in one batch", "real stream"),
+    *("late rows delivered", "as if many rows"),
     *(f"sink {name}" for name in OUTLETS),
     *("home path", "home grid", "dead letters", "dead letters before the watermark"),
     *("mode append", "mode update", "mode complete"),

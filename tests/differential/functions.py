@@ -92,6 +92,16 @@ def letters(dead: Any) -> Any:
     return dead.withColumn("place", place).drop(*ADDED)
 
 
+def dropped(result: Any) -> Any:
+    """The late rows of a result, and why they are."""
+    return result.lateRows.drop("_substream", "_watermark")
+
+
+def late(rows: DataFrame) -> DataFrame:
+    """Rows that are late as :func:`dropped` has them."""
+    return rows.withColumn("_reason", F.when(F.col("ts").isNull(), "null_timestamp").otherwise("late"))
+
+
 def counted(key: tuple[Any, ...], frames: Iterator[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
     """All rows of a key so far."""
     total = (state.get[0] if state.exists else 0) + sum(len(frame) for frame in frames)

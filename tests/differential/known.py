@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 KNOWN = {
-    "two events of a session are never one gap apart": "Spark merges sessions that only touch (porting.md)",
+    "sessions whose events may be one gap apart are compared with window functions": (
+        "Spark merges sessions that only touch (porting.md)"
+    ),
     "first, last, any_value, listagg are compared with what goes by event time": "Spark's go by arrival (porting.md)",
     "min_by, max_by and mode are asked so that there are no ties": "Spark's batch picks any of them",
     "sketches see fewer values than they keep": "their estimates are not Spark's (porting.md)",

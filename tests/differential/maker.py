@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from random import Random
 
 from tests.differential.cases import Diverting, Input, Judge, Step
-from tests.differential.columns import aggregates, keys, plain_step, some_type
+from tests.differential.columns import FAMILIES, TWINS, aggregates, keys, plain_step, some_type
 from tests.differential.diverting import diverting
 from tests.differential.marks import Mark
 from tests.differential.rows import UNITS
 from tests.differential.values import TYPE
 
 SECOND = 1_000_000
+ENDLESS = 1 << 60
+"""Longer than any session, in microseconds."""
 OWN_NAMES = (("start", "row_count", "key0"), ("end", "frame", "acc0_count"), ("acc0_value", "list", "best"))
 """Names of what operators keep beside the user's columns, by place."""
 
@@ -21,12 +24,19 @@ def _micros(microseconds: int) -> str:
     return f'"{microseconds} microseconds"'
 
 
+def _case(cases: Mapping[str, str | None], other: str, value: str) -> str:
+    whens = [f"WHEN {when} THEN {'NULL' if then is None else value.format(then)}" for when, then in cases.items()]
+    return f"CASE {' '.join(whens)} ELSE {value.format(other)} END"
+
+
 class Maker:
     """Makes the parts of one case."""
 
     def __init__(self, seed: int) -> None:
         """Everything follows from the seed."""
         self.rng = Random(seed)
+        # For what came later: a seed stays the case that it was.
+        self.beside = Random(f"beside {seed}")
         self.seed = seed
         self.unit = self.rng.choice(UNITS)
         self.late = self.marked = self.windows_roll = self.diverts = False
@@ -103,10 +113,13 @@ class Maker:
             judge = Judge()
             if self.chance(0.25):
                 return self._cut(by, gap)
+            if operator == "session" and self.beside.random() < 0.4:
+                return self._touching()
         else:
             by, judge = self.window()
             operator = "sliding" if by.count(",") > 1 else "tumbling"
-        return self._aggregated(operator, by, "ts", judge)
+        family = self.beside.choice(FAMILIES) if operator == "sliding" and self.beside.random() < 0.4 else ()
+        return self._aggregated(operator, by, "ts", judge, family)
 
     def _cut(self, by: str, gap: str) -> Step:
         """Sessions that are cut into pieces, which Spark has not."""
@@ -116,20 +129,34 @@ class Maker:
         rows = f".withColumns({columns}).transform(longest, {longest})"
         return replace(step, batch=f'{rows}.groupBy("session_window"{{keys}}).agg({{parts}})')
 
+    def _touching(self) -> Step:
+        """Sessions whose gap events may be apart exactly, where Spark would merge them."""
+        gap = f"{self.beside.choice([2, 3, 8]) * self.unit} microseconds"
+        step = self._aggregated("session, touching", f'F.session_window("ts", "{gap}")', "ts", Judge())
+        columns = f'{{"gap": F.expr("INTERVAL {gap}"), "key": F.struct(F.lit(0){{columns}})}}'
+        rows = f".withColumns({columns}).transform(longest, {ENDLESS})"
+        return replace(step, batch=f'{rows}.groupBy("session_window"{{keys}}).agg({{parts}})')
+
     def session(self) -> tuple[str, str, str]:
         """A session window, whose gap no two events are apart exactly: Spark would merge them; and the gap in SQL."""
         half = max(1, self.unit // 2)
         gap = f"{self.rng.choice([3, 8, 20]) * self.unit + half} microseconds"
         if self.chance(0.4):
             other = f"{2 * self.unit + half} microseconds"
-            sql = f"CASE WHEN n > 2 THEN INTERVAL {gap} ELSE INTERVAL {other} END"
-            by = f"""F.session_window("ts", F.expr("CASE WHEN n > 2 THEN '{gap}' ELSE '{other}' END"))"""
-            return by, "session, dynamic gap", sql
+            cases = {"n > 2": gap}
+            if not self.late and self.beside.random() < 0.5:
+                # Rows that have none are in no session. Late ones among them are not counted as late.
+                cases["n < 0"] = self.beside.choice(["0 seconds", "-1 seconds", None])
+            sql, text = (_case(cases, other, value) for value in ("INTERVAL {}", "'{}'"))
+            return f'F.session_window("ts", F.expr("{text}"))', "session, dynamic gap", sql
         return f'F.session_window("ts", "{gap}")', "session", f"INTERVAL {gap}"
 
-    def _aggregated(self, operator: str, by: str, time: str | None, judge: Judge | None) -> Step:
+    def _aggregated(
+        self, operator: str, by: str, time: str | None, judge: Judge | None, only: Sequence[str] = ()
+    ) -> Step:
         grouped = keys(self.rng, {name: ddl for name, ddl in self.columns.items() if not name.startswith("ts")})
-        parts = aggregates(self.rng, self.columns, time, calm=self.diverts)
+        only = only or (TWINS if self.beside.random() < 0.1 else ())
+        parts = aggregates(self.rng, self.columns, time, calm=self.diverts, only=only)
         # Not twice one name, which is refused.
         grouped = tuple(name for name in grouped if name not in {part.name for part in parts})
         self.columns = {name: self.columns[name] for name in grouped} | {part.name: part.type for part in parts}

@@ -30,8 +30,8 @@ class Expected:
     schema: StructType
     epochs: list[Counter[Row]] = field(default_factory=list)
     """By epoch; where results are final all rows are in one."""
-    late: int | None = 0
-    """None where a row is judged more than once."""
+    late: tuple[int, int] | None = (0, 0)
+    """How many rows are late, and how many have no event time; None where a row is judged more than once."""
     keys: int | None = None
     """Where rows may come before they are final: how many columns name one, of which each epoch has all that are."""
 
@@ -76,6 +76,8 @@ class Oracle:
         return _united([_records(epoch.rows) for epoch in self._case.epochs], len(self._case.inputs))
 
     def _expected(self, number: int) -> Expected:
+        if self._case.dropped is not None and number == self._case.results - 1:
+            return self._dropped(number, self._case.dropped)
         if number == len(self._case.branches):
             return self._dead(number)
         if self._case.mode == "append":
@@ -138,11 +140,17 @@ class Oracle:
         assert expected is not None
         return expected
 
+    def _dropped(self, number: int, branch: int) -> Expected:
+        """The late rows of a branch."""
+        _, rows = self._judged(branch)
+        return self._all_of(number, rows)
+
     def _late(self, expected: Expected, rows: DataFrame) -> None:
         def take(found: list[Row]) -> None:
-            expected.late = len(found)
+            timeless = found.count(("true",))
+            expected.late = len(found) - timeless, timeless
 
-        self._ask(rows.select(), take)
+        self._ask(rows.select(F.col("ts").isNull()), take)
 
     def _early(self, number: int) -> Expected:
         """Windows as they are after each epoch."""
@@ -173,7 +181,7 @@ class Oracle:
                 found = found.join(new, same, "left_semi")
             frame = after(found)
             # Windows count rows without an event time, and drop no others.
-            expected = expected or Expected(frame.schema, late=None if "window" in keys else 0)
+            expected = expected or Expected(frame.schema, late=None if "window" in keys else (0, 0))
             self._count(expected, frame)
             self._unless_empty(expected, upto - 1, changed if keys else before)
         assert expected is not None

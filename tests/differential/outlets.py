@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 from psycopg.rows import dict_row
 from pyspark.sql import functions as F
-from pyspark.sql.types import BinaryType
+from pyspark.sql.types import BinaryType, LongType
 
 import sparkjet as sj
 from sparkjet.catalyst.columns import quoted
@@ -24,12 +24,12 @@ from sparkjet.testing import CollectingSink
 from sparkjet_grid.access import create_token
 from sparkjet_grid.journal_reader import Journal
 from tests.connectors.delta.reading import rows_of
-from tests.differential.texts import texts
+from tests.differential.texts import BOUNDS, texts
 from tests.grid.processes import MemberProcess
 from tests.servers.postgres import PostgresServer
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
     from sparkjet.sinks.protocol import Handle, TransactionId
@@ -45,18 +45,32 @@ class Found:
 
 @dataclass
 class TextSink(CollectingSink):
-    """Collects rows as texts."""
+    """Collects rows as texts, and in microseconds when the window of each ends."""
 
     schema: StructType | None = field(default=None)
 
     def prepare(self, rows: DataFrame, transaction: TransactionId) -> Handle | None:
         """Remembers the schema too."""
         self.schema = rows.schema
-        return super().prepare(texts(rows), transaction)
+        return super().prepare(texts(rows, _end(rows.schema)), transaction)
 
     def found(self) -> Found:
         """Its rows, epoch by epoch."""
-        return Found(self.schema, [rows for _, rows in sorted(self.committed.items())])
+        return Found(self.schema, [[row[:-1] for row in rows] for _, rows in sorted(self.committed.items())])
+
+    def ends(self) -> list[int | None]:
+        """When the windows of all rows so far end, None of rows without a window."""
+        return [row[-1] for row in self.rows()]
+
+
+def _end(schema: StructType) -> Column:
+    """The end of a row's window, or of what a state function calls one."""
+    for name in schema.names:
+        if name in ("window", "session_window") and schema[name].dataType == BOUNDS:
+            return F.unix_micros(f"{name}.end")
+        if name == "end" and isinstance(schema[name].dataType, LongType):
+            return F.col(name)
+    return F.lit(None).cast("long")
 
 
 class Collected:

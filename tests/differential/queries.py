@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from tests.differential.cases import Case, Input, Judge, Part, Step, quoted
+from tests.differential.cases import Case, Input, Judge, Part, Step, quoted, stateful
 from tests.differential.columns import keys, traits
 from tests.differential.maker import Maker
 from tests.differential.marks import POLICY_CALLS, THROTTLES, Mark
@@ -18,6 +18,8 @@ HOWS = ("inner", "left", "right", "full", "left_semi", "left_anti")
 SELDOM_INNER = (*HOWS, *HOWS[1:])
 """An inner join is part of each of the others."""
 METHODS = ("transformWithState", "transformWithStateInPandas")
+NO_LATE_ROWS = ("window join", "transformWithState", "EventTimeTimeout")
+"""Of what the results of other steps are, or what delivers no late rows."""
 ROWS = Part("n_rows", "", 'F.count("*")', "bigint")
 
 
@@ -273,19 +275,33 @@ def random_case(seed: int) -> Case:
     options = [*case.options, ("statePartitions", make.rng.choice([1, 2, 3]))]
     if make.chance(0.2):
         options.append(("overlapEpochs", True))
-    case = arrivals(make.rng, replace(case, zone=zone, options=tuple(options)), make.unit)
+    # Without, few rows are all written anew, and a join forgets those of an epoch at once.
+    many = make.beside.random() < 0.5
+    case = replace(case, zone=zone, options=tuple(options), many=many, dropped=_delivered(make, case))
+    case = arrivals(make.rng, case, make.unit, make.beside)
     if case.clocked or not make.chance(0.25):
         return case
     # In one batch no row is late or early, and no timer fires.
     timers = any(step.operator.startswith(("transform", "Event")) for branch in case.branches for step in branch)
     through = "stream" if case.late or case.early or timers else make.rng.choice(["stream", "batch"])
     sinks = list(OUTLETS) if case.mode == "append" else ANY_MODE
+    case = replace(case, dropped=None)
     if through == "batch":
         return replace(case, through=through)
     sink = make.rng.choice(sinks)
     if sink == "orc" and any(time in SKIPPED for time in (e.time for e in case.events()) if time is not None):
         sink = "parquet"
     return replace(case, through=through, sink=sink, home=make.rng.choice(["path", "path", "grid"]))
+
+
+def _delivered(make: Maker, case: Case) -> int | None:
+    """A branch whose late rows are one more result, now and then."""
+    firsts = [branch[stateful(branch) : stateful(branch) + 1] for branch in case.branches]
+    judging = [number for number, first in enumerate(firsts) if any(step.judge and step.parts for step in first)]
+    is_one = judging and case.mode == "append" and (case.meet is None or case.meet.judge is None)
+    timers = any(step.operator.startswith(NO_LATE_ROWS) for branch in case.branches for step in branch)
+    share = 0.5 if case.late else 0.1
+    return make.beside.choice(judging) if is_one and not timers and make.beside.random() < share else None
 
 
 def _with_policy(make: Maker, case: Case, each: Input) -> Input:

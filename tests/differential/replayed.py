@@ -7,6 +7,7 @@ import os
 import random
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,10 +55,11 @@ class Lived:
     """
 
     def __init__(self, spark: SparkSession, case: Case, place: Path) -> None:
-        self._spark, self._case, self._place = spark, case, place
+        # Late rows go where those of a fork go.
+        self._spark, self._case, self._place = spark, replace(case, dropped=None), place
         self._clock, self._killer = ManualClock(case.start), Killer()
         made: dict[str, Any] = {}
-        exec(case.definitions(), made)  # noqa: S102 - what the printed script runs is what is tested
+        exec(self._case.definitions(), made)  # noqa: S102 - what the printed script runs is what is tested
         self._query = made["query"]
         for side in range(len(case.inputs)):
             (place / f"{side}").mkdir()

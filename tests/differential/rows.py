@@ -30,9 +30,10 @@ PAUSE = 15
 
 
 WITHIN = "dropDuplicatesWithinWatermark"
+UNIQUE = ("dropDuplicates", "distinct")
 
 
-def arrivals(rng: Random, case: Case, unit: int) -> Case:
+def arrivals(rng: Random, case: Case, unit: int, beside: Random) -> Case:
     """The case with rows, mostly in the order of their times, and lags for which no row is late, or some are."""
     base = BASES["2026"] if case.clocked else rng.choice(list(BASES.values()))
     nulls = rng.random() < 0.25
@@ -49,6 +50,12 @@ def arrivals(rng: Random, case: Case, unit: int) -> Case:
         # All rows behind it are late.
         _put(rng, rng.choice(cut if case.late else cut[-1:])[-1], YEAR_9999)
     then = ["" if rng.random() < QUIET else rng.choice(THEN) for _ in cut]
+    if number > 1 and then[-1] and beside.random() < 0.7:
+        # After the last epoch, few rows need what is restored.
+        place = beside.randrange(number - 1)
+        then[place], then[-1] = then[-1], then[place]
+    if any(step.operator.startswith(UNIQUE) for branch in case.branches for step in branch):
+        _repeat(beside, cut)
     epochs = tuple(Epoch(tuple(map(tuple, rows)), after) for rows, after in zip(cut, then, strict=True))
     if case.clocked:
         case = replace(case, start=base)
@@ -95,6 +102,16 @@ def _events(rng: Random, each: Input, most: int, base: int, unit: int, *, nulls:
         values = tuple(rng.choice(pool) for pool in pools)
         found.append(Event(time, rng.choice("xy"), number, values))
     return found
+
+
+def _repeat(rng: Random, cut: Sequence[Sequence[list[Event]]]) -> None:
+    """Some rows come once more in a later epoch: few are equal by chance."""
+    for number in range(1, len(cut)):
+        for side, events in enumerate(cut[number]):
+            before = [event for rows in cut[:number] for event in rows[side]]
+            for place in range(len(events)):
+                if before and rng.random() < 0.3:
+                    events[place] = rng.choice(before)
 
 
 def _put(rng: Random, events: list[Event], time: int) -> None:

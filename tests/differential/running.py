@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import sparkjet as sj
 from sparkjet import EpochPhase, ManualClock
 from sparkjet.testing import StreamDriver
-from tests.differential.cases import Case
+from tests.differential.cases import Case, Epoch
+from tests.differential.moments import Moments
 from tests.differential.oracle import Oracle
 from tests.differential.outlets import OUTLETS, Collected, Found, TextSink, grid
 from tests.differential.texts import texts
@@ -28,7 +29,10 @@ class Outcome:
     """The outcome of a query."""
 
     results: list[Found | None]
-    late: int | None = None
+    late: tuple[int, int] | None = None
+    """How many rows are counted as late, and how many as without an event time; None where none are counted."""
+    moments: Sequence[str] = ()
+    """What came at another moment than it should, or stayed for too long."""
 
 
 def driven(spark: SparkSession, case: Case, query: Any, oracle: Oracle) -> Outcome:
@@ -38,27 +42,37 @@ def driven(spark: SparkSession, case: Case, query: Any, oracle: Oracle) -> Outco
     schemas = [each.schema for each in case.inputs]
     options = {**dict(case.options), "outputMode": case.mode}
     driver = StreamDriver(spark, query, schemas, sinks=sinks, clock=ManualClock(case.start), **options)
-    for epoch in case.epochs:
-        rows = [[event.record() for event in each] for each in epoch.rows]
+    moments = Moments(case, driver, sinks)
+    for number, epoch in enumerate(case.epochs):
         if epoch.pause:
             # Nothing is polled beside the end of an epoch.
             driver.engine.join()
             driver.advance(epoch.pause)
-        if epoch.then.isupper():
-            with driver.crash(at=EpochPhase[epoch.then]):
-                driver.process(*rows)
-            driver.restart()
-            driver.process()
-            continue
-        driver.process(*rows)
-        if epoch.then == "stop":
-            driver.stop()
-        if epoch.then:
-            driver.restart()
+        moments.begun(number)
+        _process(driver, epoch)
+        moments.ended(number)
+    driver.engine.join()
+    moments.ending()
     driver.close_windows()
     driver.engine.join()
-    timeless = sum(sum(stage.null_timestamps.values()) for stage in driver.engine.state.stages.values())
-    return Outcome([sink.found() for sink in sinks], sum(driver.late_counts.values()) + timeless)
+    moments.closed()
+    late = sum(driver.late_counts.values()), driver.engine.state.null_timestamps.total()
+    return Outcome([sink.found() for sink in sinks], late, moments.lines)
+
+
+def _process(driver: StreamDriver, epoch: Epoch) -> None:
+    rows = [[event.record() for event in each] for each in epoch.rows]
+    if epoch.then.isupper():
+        with driver.crash(at=EpochPhase[epoch.then]):
+            driver.process(*rows)
+        driver.restart()
+        driver.process()
+        return
+    driver.process(*rows)
+    if epoch.then == "stop":
+        driver.stop()
+    if epoch.then:
+        driver.restart()
 
 
 def in_one_batch(spark: SparkSession, case: Case, query: Any, oracle: Oracle) -> Outcome:

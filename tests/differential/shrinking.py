@@ -48,7 +48,8 @@ def _smaller(case: Case) -> Iterator[Case]:
             yield _with_input(case, number, plainer)
     for number, _ in enumerate(case.diverting.tries if case.diverting else ()):
         yield replace(case, diverting=replace(case.diverting, tries=_without(case.diverting.tries, number)))
-    plain = {"options": (), "zone": "UTC", "through": "driver", "home": "path", "sink": "collected", "diverting": None}
+    plain: dict[str, object] = {"options": (), "zone": "UTC", "through": "driver", "home": "path", "sink": "collected"}
+    plain |= {"diverting": None, "many": False, "dropped": None}
     for plainer in (replace(case, **{name: value}) for name, value in plain.items()):
         if plainer != case:
             yield plainer
@@ -72,7 +73,8 @@ def _fewer_marks(each: Input) -> Iterator[Input]:
 def _fewer_branches(case: Case) -> Iterator[Case]:
     for number in range(len(case.branches)):
         if len(case.branches) > 1:
-            yield replace(case, branches=_without(case.branches, number))
+            dropped = None if case.dropped in (None, number) else case.dropped - (number < case.dropped)
+            yield replace(case, branches=_without(case.branches, number), dropped=dropped)
 
 
 def _fewer_epochs(case: Case) -> Iterator[Case]:

@@ -22,19 +22,22 @@ from pyspark.sql.types import (
 from sparkjet.catalyst.columns import quoted
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 Row = tuple[Any, ...]
 _NUMBER = re.compile(r"-?\d+\.\d+(?:E-?\d+)?")
 
 
-def texts(frame: DataFrame) -> DataFrame:
-    """The rows as texts: Python has no year 10000, no intervals of months, and other equalities."""
+def texts(frame: DataFrame, *beside: Column) -> DataFrame:
+    """The rows as texts: Python has no year 10000, no intervals of months, and other equalities.
+
+    Columns that are given ``beside`` come last, as they are.
+    """
     columns = []
     for field in frame.schema:
         column = F.col(quoted(field.name))
         columns.append(F.hex(column) if isinstance(field.dataType, BinaryType) else column.cast("string"))
-    return frame.select(*(column.alias(f"_{number}") for number, column in enumerate(columns)))
+    return frame.select(*(column.alias(f"_{number}") for number, column in enumerate(columns)), *beside)
 
 
 def plain(row: Row, schema: StructType) -> Row:
