@@ -55,7 +55,7 @@ def test_no_row_is_decided_that_librdkafka_does_not_take(headers: list[tuple[str
         assert (False, True) not in found
 
 
-@pytest.mark.parametrize("name", ["", "a b", "t\0hidden", "t" * 250, "\ud800"])
+@pytest.mark.parametrize("name", ["", ".", "..", "a b", "t\0hidden", "t" * 250, "\ud800"])
 def test_what_cannot_be_a_topics_name_is_not_asked_for(name: str) -> None:
     assert describe(None, [name], 0.0) == {}
     with pytest.raises(SinkError, match=r"where rows go, does not exist.*1 to 249 of the characters"):

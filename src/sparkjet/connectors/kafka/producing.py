@@ -35,7 +35,8 @@ _SINGLY = frozenset({"headers", "partition"})
 _CONFLUENTS = frozenset({"sasl.oauthbearer.metadata.authentication.type", "plugin.library.paths", "logger"})
 """Properties that confluent-kafka does not just hand on: for tokens of AWS it gives librdkafka a callback."""
 
-NAME, NAMES = re.compile(r"[a-zA-Z0-9._-]{1,249}"), "1 to 249 of the characters a-z, A-Z, 0-9, '.', '_' and '-'"
+NAME = re.compile(r"(?!\.{1,2}\Z)[a-zA-Z0-9._-]{1,249}")
+NAMES = "1 to 249 of the characters a-z, A-Z, 0-9, '.', '_' and '-', but neither '.' nor '..'"
 """Names that Kafka accepts for topics; clients would cut others off at a NUL, or crash."""
 _FENCED = (
     "Another start of the query has the transactional id, or the brokers have rolled the transaction back after "
