@@ -10,6 +10,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
 from sparkjet.errors import SinkError
+from sparkjet.storage import patience
 from sparkjet.storage.file_writer import FileWriter
 from sparkjet.storage.written import write
 from tests.servers.s3 import BUCKET
@@ -113,8 +114,14 @@ def test_no_two_attempts_of_a_task_use_one_name(spark: SparkSession) -> None:
 
 @pytest.mark.crash
 def test_a_store_that_does_not_answer_at_first_is_waited_for(
-    s3_spark: SparkSession, s3: S3Server, rows: DataFrame, caplog: pytest.LogCaptureFixture
+    s3_spark: SparkSession,
+    s3: S3Server,
+    rows: DataFrame,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    # As if its last answer were longer ago: a store that has just answered is not asked.
+    monkeypatch.setattr(patience, "JUST_NOW", 0.0)
     with S3Proxy(s3.port, "HEAD") as proxy, through(s3_spark, proxy):
         place = hadoop_directory(s3_spark, f"s3a://{s3.bucket()}/place")
         # It has answered before.

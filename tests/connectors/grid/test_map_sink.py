@@ -295,7 +295,7 @@ def test_a_map_has_one_writer_and_the_second_is_told_who_it_is(spark: SparkSessi
 
 def test_a_map_with_other_columns_is_refused_before_the_start(spark: SparkSession, made: Made) -> None:
     written(made(), spark.createDataFrame([("a", 1)], SCHEMA), 1)
-    with pytest.raises(AnalysisError, match="has the keys k and the columns k string, n bigint, and these rows"):
+    with pytest.raises(AnalysisError, match="has the keys k and the columns k string, n bigint, but these rows"):
         made("k string, n int")
     with pytest.raises(AnalysisError, match="these rows have the keys n and"):
         made(keys=("n",))
