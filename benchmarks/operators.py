@@ -29,7 +29,7 @@ FILES = 9
 PARTITIONS = 2
 WARM_UP = 2
 """In the second round Java still compiles for longer than the rows take."""
-ROUNDS = 2
+ROUNDS = 5
 DELAY = "8 seconds"
 
 

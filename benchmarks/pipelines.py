@@ -27,7 +27,7 @@ GOALS = {10_000: (1 / 1.3, 0.0), 1_000_000: (1.0, 0.9)}
 EPOCHS = 16
 MEASURED = 10
 """The last ones: in the first ones Java compiles."""
-ROUNDS = 3
+ROUNDS = 5
 SCHEMA = "ts timestamp, key long, value long, price double"
 
 Rows = TypeVar("Rows", DataFrame, Stream)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 QUEUES = 1, 4
 WARM_UP = 1
-ROUNDS = 3
+ROUNDS = 5
 GOAL = 0.8
 
 

@@ -35,7 +35,7 @@ from sparkjet.windows import Accumulators
 
 ROWS, FILES, KEYS = 400_000, 9, 100_000
 """Of each file of a whole query, their number, and the keys in them."""
-TURNS = 3
+TURNS = 5
 WARM_UP = 2
 """In the second round Java still compiles for longer than the rows take."""
 

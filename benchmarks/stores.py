@@ -35,7 +35,7 @@ from tests.servers.s3_proxy import S3Proxy
 EPOCHS = 20
 MEASURED = 10
 """The last ones: in the first ones Java compiles."""
-ROUNDS = 3
+ROUNDS = 5
 PARTITIONS = 2
 MEMORY = Path("/dev/shm")  # noqa: S108 - Linux' file system in memory
 GRID, TMPFS = "grid", "tmpfs"
@@ -67,6 +67,8 @@ SHAPES = {
     "T1": Shape("epochs of 100,000 rows, 1,000 keys, 60 steps", 100_000, 1_000, 2, 60),
 }
 """As the works of these names, with few rows for T1: Spark copies each into 60 windows."""
+USUAL = ("T5",)
+"""Those that run without a name."""
 
 
 def feed(session: SparkSession, shape: Shape, home: Path) -> None:
@@ -146,7 +148,7 @@ def study(names: tuple[str, ...] = ()) -> list[Ratio]:
         local = Path(directory)
         with stores(local / "file") as (session, places, asked):
             counted = places.pop("counted")
-            for name in names or SHAPES:
+            for name in names or USUAL:
                 shape, given = SHAPES[name], local / name
                 feed(session, shape, given)
                 source = session.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(given))
