@@ -30,7 +30,7 @@ from benchmarks.peers.micro_batches import begun
 from benchmarks.ratio import Ratio
 from benchmarks.studies import main
 from benchmarks.work import Goal
-from sparkjet.sources.workers import QuickReader
+from sparkjet.workers import QuickReader
 
 EVERY = 100
 """Microseconds between two rows: 10,000 per second."""

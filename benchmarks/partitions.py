@@ -47,7 +47,15 @@ def driver_seconds() -> float:
     return processor_seconds(os.getpid()) + processor_seconds(java)
 
 
-def measure(partitions: int, home: Path, *, substreams: int = 1, executors: int = 2) -> list[float]:
+def measure(
+    partitions: int,
+    home: Path,
+    *,
+    substreams: int = 1,
+    executors: int = 2,
+    warm_up: int = WARM_UP,
+    rounds: int = ROUNDS,
+) -> list[float]:
     """The driver's processor seconds for an epoch of T5, by round."""
     session = local_session(master=f"local-cluster[{executors},1,1024]")
     work = dataclasses.replace(work_of("T5"), substreams=substreams)
@@ -56,9 +64,9 @@ def measure(partitions: int, home: Path, *, substreams: int = 1, executors: int 
     running = writer.option("checkpointLocation", home / "checkpoint").start()
     epochs = Epochs(running)
     marks: list[tuple[int, float]] = []
-    while len(marks) <= ROUNDS:
+    while len(marks) <= rounds:
         # From the mark before, which may have come late.
-        least = marks[-1][0] + MEASURED if marks else WARM_UP
+        least = marks[-1][0] + MEASURED if marks else warm_up
         while epochs.newest() < least:
             # What polling takes counts too.
             time.sleep(3.0)

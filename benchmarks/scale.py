@@ -1,6 +1,6 @@
 """How the driver's processor time for an epoch grows with partitions of the state, substreams and executors.
 
-``python -m benchmarks.scale``, an hour. One of the three differs from the smallest query at a time; the slopes are of a
+``python -m benchmarks.scale``, half an hour. One of the three differs from the smallest query at a time; the slopes are of a
 least-squares line through each. What an epoch costs the executors follows its rows, which are the same throughout.
 """
 
@@ -25,18 +25,22 @@ SIZES = {
 }
 
 
+WARM_UP, ROUNDS = 15, 3
+"""Epochs, and rounds: the driver's JVM goes on from one query to the next."""
+
+
 def cost(dimension: str, size: int) -> float:
     """The driver's processor seconds for an epoch, the median of all rounds."""
     given = {**SMALLEST, dimension: size}
     with tempfile.TemporaryDirectory(prefix="sparkjet-scale-") as home:
         partitions = given.pop("partitions")
-        return statistics.median(measure(partitions, Path(home), **given))
+        return statistics.median(measure(partitions, Path(home), **given, warm_up=WARM_UP, rounds=ROUNDS))
 
 
 def main() -> None:
     """Print a table of what was measured, and the slope of each."""
     cases = [(dimension, size) for dimension, sizes in SIZES.items() for size in sizes]
-    # Once more, and first: the driver's JVM goes on from one to the next, and is compiled by then.
+    # Once more, and first: it is compiled by then.
     cost("partitions", SMALLEST["partitions"])
     found = {case: cost(*case) for case in track(cases, "scale")}
     table = Table("", "of them", "driver's ms an epoch", "ms for each further one")

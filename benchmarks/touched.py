@@ -54,6 +54,15 @@ def touched(
         sizes: Few keys and many.
         keys: How many an epoch touches.
     """
+    seconds = seconds_of_epochs(what, feed_of, sizes)
+    # Of medians: which of two neighbouring epochs merges segments does not depend on the size.
+    few, many = (statistics.median(seconds[size]) for size in sizes)
+    told = f"an epoch that touches {keys:,} of {sizes[1]:,} {what}"
+    return Ratio.of_seconds(identifier, told, Goal(f"{keys:,} of {sizes[0]:,}", GOAL), [many], [few])
+
+
+def seconds_of_epochs(what: str, feed_of: Callable[[int], Feed], sizes: Sequence[int]) -> dict[int, list[float]]:
+    """The seconds of epochs by the number of keys; the sizes take turns."""
     feeds = {size: feed_of(size) for size in sizes}
     seconds: dict[int, list[float]] = {size: [] for size in sizes}
     for round_ in range(WARM_UP + ROUNDS):
@@ -63,7 +72,4 @@ def touched(
             print(f"{round_:3} {size:9,} {what} {taken:7.3f} s, {results} results, rows {segments}", file=sys.stderr)
             if round_ >= WARM_UP:
                 seconds[size].append(taken)
-    # Of medians: which of two neighbouring epochs merges segments does not depend on the size.
-    few, many = (statistics.median(seconds[size]) for size in sizes)
-    told = f"an epoch that touches {keys:,} of {sizes[1]:,} {what}"
-    return Ratio.of_seconds(identifier, told, Goal(f"{keys:,} of {sizes[0]:,}", GOAL), [many], [few])
+    return seconds

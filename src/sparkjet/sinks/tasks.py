@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
+from sparkjet import workers
 from sparkjet.errors import RefusedRowsError, SinkError, drivers_python, lacking
 from sparkjet.sinks import attempt
 
@@ -38,15 +39,16 @@ def run_tasks(
     """
     from pyspark.cloudpickle import register_pickle_by_value  # noqa: PLC0415 - on use only
 
-    for shipped in (attempt, *modules):
+    for shipped in (attempt, workers, *modules):
         register_pickle_by_value(shipped)
+    quick = workers.QuickTask(task)
     try:
         if not pooled:
-            return rows.mapInArrow(task, attempt.PREPARED).collect()
+            return rows.mapInArrow(quick, attempt.PREPARED).collect()
         thread = F.java_method(F.lit("java.lang.Thread"), F.lit("currentThread")).alias(attempt.THREAD)
         # For the first row only, as the call costs more than a row.
         asked = F.when(F.monotonically_increasing_id().bitwiseAND(_ROW) == 0, thread).alias(attempt.THREAD)
-        return rows.select("*", asked).mapInArrow(task, attempt.POOLED).select("*", thread).collect()
+        return rows.select("*", asked).mapInArrow(quick, attempt.POOLED).select("*", thread).collect()
     except PySparkException as error:
         missing = re.search(r"No module named '(\w+)'", str(error))
         # Any other package is missing for the user's own functions.

@@ -23,6 +23,7 @@ from pyspark.sql.types import StructType
 from sparkjet.storage.arrow_types import counted, nullable, with_counts, without_counts
 from sparkjet.storage.grid_location import GridLocation, check_whole
 from sparkjet.storage.shipping import GRID_PACKAGES, ship
+from sparkjet.workers import QuickTask
 from sparkjet_grid.files import read_files, write_files
 from sparkjet_grid.known_types import known
 from sparkjet_grid.messages import Held
@@ -46,7 +47,7 @@ def write_rows(rows: DataFrame, location: GridLocation, directory: str) -> list[
     Each task attempt writes under its own name; files that no successful one has named go with their directory.
     """
     ship(rows.sparkSession)
-    task = partial(_written, location, directory, rows.schema.json())
+    task = QuickTask(partial(_written, location, directory, rows.schema.json()))
     found = with_counts(rows).mapInArrow(task, "held binary, count long").collect()
     return [(msgspec.msgpack.decode(row["held"], type=known(Held)), row["count"]) for row in found]
 
@@ -59,7 +60,8 @@ def read_rows(session: SparkSession, location: GridLocation, files: Sequence[Hel
     schema = StructType.fromJson(json.loads(parquet.read_schema(pa.BufferReader(first)).metadata[_SCHEMA]))
     numbers = session.range(0, len(tasks), 1, len(tasks))
     filled = frozenset(field.name for field in schema if not field.nullable)
-    return without_counts(numbers.mapInArrow(partial(_read, location, tasks, filled), counted(schema)), schema)
+    task = QuickTask(partial(_read, location, tasks, filled))
+    return without_counts(numbers.mapInArrow(task, counted(schema)), schema)
 
 
 def _written(

@@ -20,9 +20,9 @@ from sparkjet.errors import AnalysisError, SourceError
 from sparkjet.options import Options
 from sparkjet.sinks.manifest import Manifest, ManifestEntry
 from sparkjet.sources.carrying import CarryingOffset
-from sparkjet.sources.workers import QuickReader
 from sparkjet.spark_line import arrow_schema
 from sparkjet.time import MIN
+from sparkjet.workers import QuickReader
 
 _NULL = "__HIVE_DEFAULT_PARTITION__"
 _PARQUET = "parquet"

@@ -23,7 +23,7 @@ from sparkjet.query_log import logger
 from sparkjet.sources.alignment import KEY, Aligner, Held
 from sparkjet.sources.backlog import limited
 from sparkjet.sources.carrying import CarryingOffset
-from sparkjet.sources.workers import QuickReader
+from sparkjet.workers import QuickReader
 from sparkjet_grid.errors import FallenBehindError
 from sparkjet_grid.journal_version import EPOCH, OFFSET, PARTITION
 

@@ -27,7 +27,7 @@ from sparkjet.connectors.kafka.starting import LATEST
 from sparkjet.errors import AnalysisError, lacking
 from sparkjet.sources.alignment import Aligner
 from sparkjet.sources.backlog import limited
-from sparkjet.sources.workers import QuickReader
+from sparkjet.workers import QuickReader
 
 try:
     from sparkjet.connectors.kafka.admin import Cluster

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
-from sparkjet.sources.workers import begin_task
+from sparkjet.workers import begin_task
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -1,15 +1,17 @@
-"""Python workers of Spark: what a reader of ours does there before Spark hands it its part of a batch."""
+"""Python workers of Spark: what a task of ours does there before Spark hands it its rows."""
 
 from __future__ import annotations
 
 import contextlib
 import gc
-import itertools
 import os
 import socket
 import stat
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _DESCRIPTORS = range(3, 32)
 """Among these is the connection to the JVM: a worker has it before it opens anything else."""
@@ -17,7 +19,8 @@ _WARM = 2
 """The task of a worker at which all that tasks import has been imported."""
 _AGAIN = 1000
 """After so many tasks a worker looks once more: what users' functions had there may have been replaced since."""
-_tasks = itertools.count(1)
+_tasks = {"begun": 0}
+"""Not an iterator: Python 3.14 pickles none, and executors without sparkjet get this module by value."""
 
 
 class QuickReader:
@@ -29,6 +32,26 @@ class QuickReader:
         begin_task()
 
 
+class QuickTask:
+    """A task for ``mapInArrow`` that begins at once: the worker unpickles it to the bare task."""
+
+    def __init__(self, task: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]) -> None:
+        self._task = task
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Run it, where it was not pickled."""
+        return self._task(batches)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Called by the driver as it pickles the task."""
+        return _begun, (self._task,)
+
+
+def _begun(task: Callable[..., Any]) -> Callable[..., Any]:
+    begin_task()
+    return task
+
+
 def begin_task() -> None:
     """Let a worker neither wait for a task nor tidy up after it; called while the worker unpickles the task.
 
@@ -38,7 +61,8 @@ def begin_task() -> None:
     which takes a core for 35 ms.
     """
     _acknowledge()
-    if next(_tasks) % _AGAIN == _WARM:
+    _tasks["begun"] += 1
+    if _tasks["begun"] % _AGAIN == _WARM:
         gc.unfreeze()
         gc.collect()
         gc.freeze()

@@ -1,19 +1,21 @@
-"""What a reader of ours does in a Python worker: the worker acknowledges its task at once, and tidies up little."""
+"""What tasks of ours do in a Python worker: the worker acknowledges its task at once, and tidies up little."""
 
 from __future__ import annotations
 
 import copy
-import itertools
 import os
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from pyspark import cloudpickle
 
-from sparkjet.sources import workers
-from sparkjet.sources.workers import QuickReader, begin_task
+from sparkjet import workers
+from sparkjet.workers import QuickReader, begin_task
 
 
 class Reader(QuickReader):
@@ -24,7 +26,7 @@ class Reader(QuickReader):
 @pytest.fixture(autouse=True)
 def _cold(monkeypatch: pytest.MonkeyPatch) -> None:
     """The tests' own process goes on collecting its garbage."""
-    monkeypatch.setattr(workers, "_tasks", itertools.count(workers._WARM + 1))
+    monkeypatch.setattr(workers, "_tasks", {"begun": workers._WARM})
 
 
 def descriptors() -> list[str]:
@@ -47,6 +49,26 @@ def test_a_task_that_arrives_is_acknowledged_at_once(monkeypatch: pytest.MonkeyP
             assert jvm.recv(4) == b"rows"
 
 
+@pytest.mark.skipif(not hasattr(socket, "TCP_QUICKACK"), reason="only Linux has it")
+def test_a_task_of_a_sink_begins_at_once_where_sparkjet_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return batches
+
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()):
+        worker, _ = server.accept()
+        with worker:
+            monkeypatch.setattr(workers, "_DESCRIPTORS", [worker.fileno()])
+            cloudpickle.register_pickle_by_value(workers)
+            pickled = cloudpickle.dumps(workers.QuickTask(task))
+            monkeypatch.setitem(sys.modules, "sparkjet.workers", None)
+            worker.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 0)
+            found = cloudpickle.loads(pickled)
+            assert worker.getsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK) == 1
+    batches = iter([pa.record_batch({"x": [1]})])
+    assert found(batches) is batches
+    assert workers.QuickTask(task)(batches) is batches
+
+
 def test_what_else_a_worker_has_open_stays_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     ours, theirs = socket.socketpair()
     read, write = os.pipe()
@@ -62,7 +84,7 @@ def test_what_else_a_worker_has_open_stays_as_it_is(monkeypatch: pytest.MonkeyPa
 
 
 def test_what_a_worker_has_imported_is_not_looked_through_after_each_task() -> None:
-    program = "import gc; from sparkjet.sources.workers import begin_task as b; b(); n = gc.get_freeze_count(); b(); "
+    program = "import gc; from sparkjet.workers import begin_task as b; b(); n = gc.get_freeze_count(); b(); "
     done = subprocess.run(
         [sys.executable, "-c", f"{program} print(n, gc.get_freeze_count() > 10_000, len(gc.get_objects()) < 1000)"],
         capture_output=True,
@@ -75,7 +97,7 @@ def test_what_a_worker_has_imported_is_not_looked_through_after_each_task() -> N
 def test_what_users_functions_have_replaced_is_freed_after_a_while() -> None:
     program = """
 import weakref
-from sparkjet.sources.workers import begin_task
+from sparkjet.workers import begin_task
 
 class Model:
     def __init__(self):
