@@ -1,7 +1,7 @@
 """How the driver's processor time for an epoch grows with partitions of the state, substreams and executors.
 
-``python -m benchmarks.scale``, half an hour. One of the three differs from the smallest query at a time; the slopes are of
-a least-squares line through each. What an epoch costs the executors follows its rows, which are the same throughout.
+``python -m benchmarks.scale``, half an hour. One of the three differs from the smallest query at a time; the slopes are
+of a least-squares line through each. What an epoch costs the executors follows its rows, which are the same throughout.
 """
 
 from __future__ import annotations

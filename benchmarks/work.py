@@ -116,7 +116,16 @@ WORKS = (
         keys=100_000,
         batch=1_000_000,
         warm_up=70,
-        goals=(Goal("jet", 2.0), Goal("spark", 15.0), Goal("flink")),
+        goals=(Goal("jet", 2.0), Goal("flink")),
+    ),
+    # Of Spark's windows an epoch takes more than a minute: apart, as the others would wait for it.
+    Work(
+        "T2-spark",
+        "60 steps, 100,000 keys, count + sum + avg",
+        keys=100_000,
+        batch=1_000_000,
+        warm_up=70,
+        goals=(Goal("spark", 15.0),),
     ),
     # Full windows are 60 million partial results: 20 GB or more in Jet and Flink, by what the first ten seconds take,
     # and ten minutes of Flink's time. All are measured with 3 to 20 of the 60 seconds in them, sparkjet's fullest.
@@ -127,7 +136,7 @@ WORKS = (
         batch=500_000,
         warm_up=6,
         measured=4,
-        goals=(Goal("jet", 1.5), Goal("flink", 1.5)),
+        goals=(Goal("jet", 2.0), Goal("flink", 1.5)),
     ),
     # A tenth of the rows per second: with all of them, Spark's sketches need more than 8 GB.
     Work(

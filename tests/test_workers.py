@@ -23,6 +23,10 @@ class Reader(QuickReader):
         self.rows = [1, 2]
 
 
+class Stateless(QuickReader):
+    pass
+
+
 @pytest.fixture(autouse=True)
 def _cold(monkeypatch: pytest.MonkeyPatch) -> None:
     """The tests' own process goes on collecting its garbage."""
@@ -45,6 +49,9 @@ def test_a_task_that_arrives_is_acknowledged_at_once(monkeypatch: pytest.MonkeyP
             found = copy.copy(Reader())
             assert worker.getsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK) == 1
             assert found.rows == [1, 2]
+            worker.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 0)
+            copy.copy(Stateless())
+            assert worker.getsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK) == 1
             worker.sendall(b"rows")
             assert jvm.recv(4) == b"rows"
 

@@ -26,10 +26,10 @@ _tasks = {"begun": 0}
 class QuickReader:
     """A reader that begins its tasks at once; Spark sends it to the worker with each of them."""
 
-    def __setstate__(self, state: Mapping[str, Any]) -> None:
-        """Called by the worker as it unpickles the reader."""
-        self.__dict__.update(state)
-        begin_task()
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Called by the driver as it pickles the reader."""
+        # Not __setstate__: a reader without attributes has no state, and it would not be called.
+        return _begun_reader, (type(self), self.__dict__)
 
 
 class QuickTask:
@@ -45,6 +45,13 @@ class QuickTask:
     def __reduce__(self) -> tuple[Any, ...]:
         """Called by the driver as it pickles the task."""
         return _begun, (self._task,)
+
+
+def _begun_reader(kind: type[QuickReader], state: Mapping[str, Any]) -> QuickReader:
+    reader = kind.__new__(kind)
+    reader.__dict__.update(state)
+    begin_task()
+    return reader
 
 
 def _begun(task: Callable[..., Any]) -> Callable[..., Any]:
