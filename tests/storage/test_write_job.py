@@ -10,6 +10,7 @@ from pyspark.errors import SparkRuntimeException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from sparkjet.storage import write_job
 from sparkjet.storage.paths import WRITING
 from sparkjet.storage.write_job import WriteJob
 
@@ -65,6 +66,22 @@ def test_the_settings_of_the_session_hold(spark: SparkSession, tmp_path: Path) -
     WriteJob(rows, (tmp_path / "out").as_uri(), "json", {}, []).renaming(WRITING)
     (file,) = (tmp_path / "out").glob("part-*")
     assert "1970-01-01T09:00:00.000+09:00" in file.read_text()
+
+
+def test_hadoops_settings_are_those_of_the_session_but_for_the_defaults(spark: SparkSession) -> None:
+    session = spark.newSession()
+    session.conf.set("fs.s3a.secret.key", "shown as redacted")
+    configuration = spark.sparkContext._jsc.hadoopConfiguration()
+    configuration.set("fs.own.password", "redacted, too")
+    try:
+        found = write_job._own_settings(session, (("mapreduce.own", "1"),))
+        whole = session._jsparkSession.sessionState().newHadoopConf()
+    finally:
+        configuration.unset("fs.own.password")
+    assert found.get("mapreduce.own") == "1"
+    assert found.size() < whole.size() - 1000
+    for name in ("fs.s3a.secret.key", "fs.own.password", "spark.sql.warehouse.dir"):
+        assert found.get(name) == whole.get(name) is not None
 
 
 def test_the_job_is_one_execution_of_spark(spark: SparkSession, tmp_path: Path) -> None:

@@ -278,6 +278,7 @@ DOORS = (
             f"{_EXECUTION}.SQLExecution.withNewExecutionId(3)",
             f"{_EXECUTION}.SQLExecution.withSQLConfPropagated(2)",
             "org.apache.spark.util.SerializableConfiguration(1)",
+            f"{_SQL}.internal.SessionState$.newHadoopConf(2)",
             "org.apache.spark.SparkStatusTracker.getJobIdsForTag(1)",
             "org.apache.spark.status.AppStatusStore.taskList(3)",
         ),

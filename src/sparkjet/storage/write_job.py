@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.java_gateway import ensure_callback_server_started
 
-from sparkjet.java import as_map, as_seq, end_callback, has_member, java_class, nothing, static_method
+from sparkjet.java import as_map, as_seq, end_callback, has_member, java_class, nothing, scala_context, static_method
 from sparkjet.spark_line import LINE
 from sparkjet.storage.hadoop_file_system import JAVA_ERRORS
 
@@ -130,6 +130,7 @@ _CONFIGURATIONS: dict[tuple[Any, ...], Any] = {}
 _MOST = 32
 """Maximum number of kept configurations."""
 _CONFIGURATION = "org.apache.hadoop.conf.Configuration"
+_STATES = "org.apache.spark.sql.internal.SessionState"
 
 
 def _own_settings(session: SparkSession, further: tuple[tuple[str, str], ...]) -> Any:
@@ -149,17 +150,20 @@ def _own_settings(session: SparkSession, further: tuple[tuple[str, str], ...]) -
 
 
 def _without_defaults(session: SparkSession, further: tuple[tuple[str, str], ...]) -> Any:
-    configuration = session._jsparkSession.sessionState().newHadoopConf()
+    common = scala_context(session).hadoopConfiguration()
     shown = java_class(session, "java.io.StringWriter")()
-    static_method(session, f"{_CONFIGURATION}.dumpConfiguration")(configuration, shown)
+    static_method(session, f"{_CONFIGURATION}.dumpConfiguration")(common, shown)
     own = java_class(session, _CONFIGURATION)(False)
     for each in json.loads(shown.toString())["properties"]:
         if not each["resource"].endswith("-default.xml"):
             # What is shown is redacted.
-            own.set(each["key"], configuration.getRaw(each["key"]))
+            own.set(each["key"], common.getRaw(each["key"]))
+    # In one call, as Spark does it: to set each setting of a session here took a tenth of a query's start.
+    states = getattr(java_class(session, f"{_STATES}$"), "MODULE$")
+    found = states.newHadoopConf(own, session._jsparkSession.sessionState().conf())
     for name, value in further:
-        own.set(name, value)
-    return own
+        found.set(name, value)
+    return found
 
 
 def _as_execution(
