@@ -11,6 +11,7 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
 from rich.console import Console
 
@@ -19,7 +20,7 @@ from benchmarks.contest import Contest
 from benchmarks.process import PeerError
 from benchmarks.ratio import RESULTS, Ratio, read, write
 from benchmarks.report import Stretch
-from benchmarks.table import table
+from benchmarks.table import table, write_page
 from benchmarks.work import WORKS, Goal, Work, work_of
 
 ROUNDS = 5
@@ -32,6 +33,9 @@ IDS = [*[work.id for work in WORKS], *studies.STUDIES]
 GOALS = ("T1", "T11c", "T2", "T2m", "T5", "T9", "T9-100k", "Q5", "Q7", "Q8")
 GOALS_OF_STUDIES = ("T6", "ST", "T12", "T18", "T19", "MK", "T20", "C1", "KW", "RQ", "GR")
 """What runs without a name; the others, which have long been met, run with ``--more``, as all of it takes hours."""
+HEADLINES = ("T1", "T2", "T9", "Q5", "Q7", "Q8")
+"""What the README shows."""
+LATEST = RESULTS / "latest.json"
 QUICK = dataclasses.replace(work_of("T1"), warm_up=20, goals=(Goal("jet", 1.0), Goal("spark", 50.0)))
 
 
@@ -43,7 +47,9 @@ def arguments() -> argparse.Namespace:
     which.add_argument("--quick", action="store_true", help="T1 against Jet and Spark only")
     which.add_argument("--more", action="store_true", help="the works and studies that do not run by default")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"rounds in which the engines take turns ({ROUNDS})")
-    parser.add_argument("--plot", action="store_true", help="also draw the picture next to the figures")
+    parser.add_argument(
+        "--plot", action="store_true", help="also draw the picture next to the figures, and write the page's table"
+    )
     return parser.parse_args()
 
 
@@ -66,6 +72,18 @@ def families(works: Sequence[Work]) -> list[list[Work]]:
     return list(found.values())
 
 
+def show(file: Path) -> None:
+    """Draw the figures of a file, and write those of the usual run into the page."""
+    # matplotlib is an extra, needed only for the plot.
+    from benchmarks.plot import draw  # noqa: PLC0415
+
+    found, before = read(file), read(RESULTS / "before.json")
+    draw(found, file.with_suffix(".png"), before)
+    if file == LATEST:
+        write_page(found, before)
+        draw([pair for pair in found if pair.id in HEADLINES], RESULTS / "headlines.png", [])
+
+
 def main() -> int:
     """Run, print and write; returns 1 if a pair has no ratio."""
     # Suspended peers outlive this process unless it unwinds.
@@ -73,8 +91,7 @@ def main() -> int:
     given = arguments()
     console = Console(width=150)
     works, alone = chosen(given.quick, given.more, given.works)
-    name = "quick" if given.quick else "more" if given.more else "latest"
-    file = RESULTS / f"{name}.json"
+    file = RESULTS / "quick.json" if given.quick else RESULTS / "more.json" if given.more else LATEST
     started = time.monotonic()
     ratios: list[Ratio] = []
 
@@ -108,10 +125,7 @@ def main() -> int:
     for wrong in [pair for pair in ratios if pair.wrong is not None]:
         console.print(f"{wrong.id} against {wrong.goal.other}: no ratio. {wrong.wrong}", style="red", markup=False)
     if given.plot and not given.quick:
-        # matplotlib is an extra, needed only for the plot.
-        from benchmarks.plot import draw  # noqa: PLC0415
-
-        draw(write(ratios, file), file.with_suffix(".png"), read(RESULTS / "before.json"))
+        show(file)
     return int(any(pair.wrong is not None for pair in ratios))
 
 

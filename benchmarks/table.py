@@ -1,10 +1,19 @@
-"""The table of ratios."""
+"""The table of ratios, on a terminal and on the page of figures."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 from rich.table import Table
 
 from benchmarks.ratio import Ratio
+
+PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
+BEGIN, END = "<!-- figures -->\n", "<!-- end of figures -->"
+HEADING = "| | workload | against | sparkjet, M rows/s | the other | before | ratio | goal | met |\n"
+ROWS = 1000.0
+"""Rates below are no rows a second, but times in a second."""
+PEERS = {"jet": "Jet", "spark": "Spark's own", "flink": "Flink", "streams": "Kafka Streams"}
 
 
 def table(ratios: list[Ratio]) -> Table:
@@ -22,3 +31,25 @@ def table(ratios: list[Ratio]) -> Table:
         least = ratio.goal.at_least
         shown.add_row(*line, *([f"{least:.2f}", "yes" if ratio.met else "no"] if least else ["", ""]))
     return shown
+
+
+def write_page(ratios: list[Ratio], before: list[Ratio], page: Path = PAGE) -> None:
+    """Put the ratios into the page of figures, next to earlier ones."""
+    earlier = {(pair.id, pair.what, pair.goal.other): pair.median for pair in before}
+    lines = [_line(pair, earlier.get((pair.id, pair.what, pair.goal.other))) for pair in ratios]
+    head, rest = page.read_text().split(BEGIN)
+    table = HEADING + "|---|---|---|---|---|---|---|---|---|\n" + "".join(lines)
+    page.write_text(f"{head}{BEGIN}{table}{END}{rest.split(END)[1]}")
+
+
+def _line(pair: Ratio, before: float | None) -> str:
+    engine, _, work = pair.goal.other.partition("@")
+    rates = [f"{rate / 1e6:.3g}" if rate >= ROWS else "" for rate in (pair.ours, pair.theirs)]
+    least = pair.goal.at_least
+    if pair.median is None:
+        ratio = "none: results differ, or one of both failed"
+    else:
+        ratio = f"**{pair.median:.3g}** ({min(pair.rounds):.3g} to {max(pair.rounds):.3g})"
+    cells = [pair.id, pair.what, work or PEERS.get(engine, engine), *rates, "" if before is None else f"{before:.3g}"]
+    cells += [ratio, f"{least:.2f}" if least else "none", ("yes" if pair.met else "no") if least else ""]
+    return f"| {' | '.join(cells)} |\n"

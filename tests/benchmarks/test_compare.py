@@ -23,6 +23,7 @@ from benchmarks.contest import Contest
 from benchmarks.process import PeerError, PeerProcess
 from benchmarks.ratio import Ratio
 from benchmarks.report import Results, Stretch, Totals
+from benchmarks.table import BEGIN, END, write_page
 from benchmarks.work import Goal, Work, work_of
 
 ENDS = {1: Totals(1000, 77, 62437.5), 2: Totals(1000, 78, 62437.5), 3: Totals(1000, 79, 62437.5)}
@@ -234,3 +235,21 @@ def test_ways_take_turns_and_the_warm_up_does_not_count() -> None:
     assert beside.in_turns(ways, 2, 1, lambda: next(cleaned)) == {"ours": [1.0, 2.0], "theirs": [1.0, 2.0]}
     assert asked == [(name, round_) for round_ in range(3) for name in ways]
     assert next(cleaned) == len(asked)
+
+
+def test_the_page_gets_the_figures_and_keeps_its_text(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(f"Before.\n{BEGIN}| old |\n{END}\nAfter.\n")
+    met = Ratio("T1", "60 steps", Goal("jet", 2.0), (3.0, 2.5, 3.5), 35_600_000.0, 10_300_000.0)
+    missed = Ratio("T6", "latency", Goal("0.15 s", 1.0), (0.6,), 4.0, 6.7)
+    failed = Ratio("T2", "many keys", Goal("sparkjet@T1", 1.0), wrong="it ended")
+    for _ in range(2):
+        write_page([met, missed, failed], [dataclasses.replace(met, rounds=(1.38,))], page)
+    text = page.read_text()
+    assert text.startswith(f"Before.\n{BEGIN}| | workload |")
+    assert text.endswith(f"{END}\nAfter.\n")
+    assert text.splitlines()[4:7] == [
+        "| T1 | 60 steps | Jet | 35.6 | 10.3 | 1.38 | **3** (2.5 to 3.5) | 2.00 | yes |",
+        "| T6 | latency | 0.15 s |  |  |  | **0.6** (0.6 to 0.6) | 1.00 | no |",
+        "| T2 | many keys | T1 |  |  |  | none: results differ, or one of both failed | 1.00 | no |",
+    ]
