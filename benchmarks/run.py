@@ -82,8 +82,8 @@ HEAP = 4
 """Gigabytes."""
 HEAPS = {"spark": 8}
 """Into less, the open windows of T2 do not fit."""
-HEAPS_OF_MOST_KEYS = {"sparkjet": 6, "jet": 6, "flink": 8}
-"""A suspended peer keeps its memory: all of it at once, these are 20 of a machine's 24."""
+HEAPS_OF_MOST_KEYS = {"sparkjet": 6, "jet": 12, "flink": 8}
+"""A suspended peer keeps its memory. In half of that Jet collects garbage all the time, in some stretches more."""
 
 
 def heap(peer: str, work: Work) -> str:
