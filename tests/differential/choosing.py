@@ -13,8 +13,13 @@ from tests.differential.values import TYPES
 MANY = 10
 """Epochs after which what is stored has been merged."""
 MERGED = f"{MANY} epochs"
-WANTED = frozenset([*(each.ddl for each in TYPES), *OPERATORS, MERGED])
-SEEDS = 6000
+HELD = ("tumbling", "sliding", "session", "rolling", "dropDuplicates by time", "join full", "transformWithState")
+"""Operators that go on from a snapshot, one of each kind of state."""
+RESTORED = frozenset(f"{name}, restored before rows" for name in HELD)
+WANTED = frozenset([*(each.ddl for each in TYPES), *OPERATORS, MERGED, *RESTORED])
+ROWS = 10
+"""Rows that a case must have to show anything."""
+SEEDS = 12000
 
 
 def planned(case: Case) -> int:
@@ -25,10 +30,14 @@ def planned(case: Case) -> int:
 
 def shown(case: Case) -> frozenset[str]:
     """The part of :data:`WANTED` that it shows; operators only over several epochs, but for that of a single epoch."""
+    if len(case.events()) < ROWS:
+        return frozenset()
     once = len(case.epochs) == 1 or case.through == "batch"
     operators = {name for name in case.operators() if not once or name == "in one batch"}
     merged = {MERGED} if len(case.epochs) >= MANY and not once else set()
-    return WANTED & (operators | set(case.types()) | merged)
+    goes_on = case.through == "driver" and any(epoch.then for epoch in case.epochs[:-1])
+    restored = {f"{name}, restored before rows" for name in operators} if goes_on else set()
+    return WANTED & (operators | set(case.types()) | merged | restored)
 
 
 def chosen(cases: Mapping[int, Case], power: float) -> list[int]:

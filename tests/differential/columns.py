@@ -102,7 +102,7 @@ FAMILIES = (
 """Functions that sliding windows add and subtract, and those that they combine: one other decides for all."""
 TWINS = ("computed", "count_filtered", "min", "min_filtered")
 """Functions that differ by their filter alone."""
-_OFTEN = (*TYPES, *(each for each in TYPES if "collated" in each.traits))
+_OFTEN = (*TYPES, *(each for each in TYPES if each.alike))
 """Values that are equal though they are not the same are worth more trials."""
 _RAISING = " - 1"
 """Makes an argument one that may raise, as far as Spark knows."""

@@ -29,7 +29,7 @@ OPERATORS = (
     *(f"policy {name}" for name in POLICY_CALLS),
     *(f"throttle {name}" for name in THROTTLES),
     *("clock", "idleTimeout", "substreamTimeout", "discover"),
-    *("late rows", "null event time", "by substream", "in one batch", "real stream"),
+    *("late rows", "null event time", "by substream", "substreams not listed", "in one batch", "real stream"),
     *("late rows delivered", "as if many rows"),
     *(f"sink {name}" for name in OUTLETS),
     *("home path", "home grid", "dead letters", "dead letters before the watermark"),

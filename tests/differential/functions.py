@@ -55,6 +55,11 @@ def earlier(ddl: str, *rows: tuple[str | None, int]) -> DataFrame:
 def longest(rows: DataFrame, step: int) -> DataFrame:
     """Rows with a column session_window: the sessions of a key, cut into pieces of some length."""
     by = Window.partitionBy("key").orderBy("at")
+    # Windows, as sessions, tell apart what only a collation calls equal.
+    alike = [field.name for field in rows.select("key.*").schema if "collate" in field.dataType.simpleString()]
+    rows = rows.withColumn(
+        "key", reduce(lambda key, name: key.withField(quoted(name), F.lower(key[name])), alike, F.col("key"))
+    )
     keyed = rows.withColumns(
         {"at": F.unix_micros("ts"), "until": F.unix_micros(F.timestamp_micros("at") + F.col("gap"))}
     )

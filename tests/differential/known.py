@@ -11,6 +11,9 @@ KNOWN = {
     "sketches see fewer values than they keep": "their estimates are not Spark's (porting.md)",
     "0.0 and -0.0 are one value, and fractions are compared to nine digits": "Spark's own depend on the order of rows",
     "of texts that a collation calls equal, any may be shown": "Spark shows any",
+    "sessions of keys with a collation are compared with window functions": (
+        "Spark cuts them where equal keys differ in their bytes"
+    ),
     "texts with a collation are computed by generated code": (
         "interpreted, Spark does not copy them where it copies other texts: min_by of one is what came in its place"
     ),

@@ -24,6 +24,12 @@ def _micros(microseconds: int) -> str:
     return f'"{microseconds} microseconds"'
 
 
+def _by_hand(gap: str, longest: int) -> str:
+    """Sessions that Spark has not, or has wrong: for its batch, by window functions."""
+    columns = f'{{"gap": F.expr("{gap}"), "key": F.struct(F.lit(0){{columns}})}}'
+    return f'.withColumns({columns}).transform(longest, {longest}).groupBy("session_window"{{keys}}).agg({{parts}})'
+
+
 def _case(cases: Mapping[str, str | None], other: str, value: str) -> str:
     whens = [f"WHEN {when} THEN {'NULL' if then is None else value.format(then)}" for when, then in cases.items()]
     return f"CASE {' '.join(whens)} ELSE {value.format(other)} END"
@@ -96,7 +102,7 @@ class Maker:
 
     def window(self) -> tuple[str, Judge]:
         """A tumbling or sliding window over the event time."""
-        size, slide = self.rng.choice([(10, 10), (10, 5), (30, 10), (7, 3), (1, 1), (60, 60), (12, 9)])
+        size, slide = self.rng.choice([(10, 10), (24, 6), (40, 10), (7, 3), (1, 1), (60, 60), (12, 9)])
         start = self.rng.randrange(slide) if self.chance(0.2) else 0
         slides = f', "{self.seconds(slide)}"' if slide != size or start else ""
         starts = f', "{self.seconds(start)}"' if start else ""
@@ -106,7 +112,7 @@ class Maker:
 
     def windowed(self) -> Step:
         """An aggregation by window."""
-        self.window_name, by, operator = "window", "", ""
+        self.window_name, by, operator, gap, columns = "window", "", "", "", dict(self.columns)
         if self.chance(0.35):
             self.window_name = "session_window"
             by, operator, gap = self.session()
@@ -118,24 +124,22 @@ class Maker:
         else:
             by, judge = self.window()
             operator = "sliding" if by.count(",") > 1 else "tumbling"
-        family = self.beside.choice(FAMILIES) if operator == "sliding" and self.beside.random() < 0.4 else ()
-        return self._aggregated(operator, by, "ts", judge, family)
+        family = self.beside.choice(FAMILIES) if operator == "sliding" and self.beside.random() < 0.7 else ()
+        step = self._aggregated(operator, by, "ts", judge, family)
+        collated = any("collate" in (columns[name] or "") for name in step.keys)
+        return replace(step, batch=_by_hand(gap, ENDLESS)) if gap and collated else step
 
     def _cut(self, by: str, gap: str) -> Step:
         """Sessions that are cut into pieces, which Spark has not."""
         longest = self.rng.choice([2, 7, 30]) * self.unit
         step = self._aggregated("session, maxDuration", f"sj.{by[2:-1]}, {_micros(longest)})", "ts", Judge())
-        columns = f'{{"gap": F.expr("{gap}"), "key": F.struct(F.lit(0){{columns}})}}'
-        rows = f".withColumns({columns}).transform(longest, {longest})"
-        return replace(step, batch=f'{rows}.groupBy("session_window"{{keys}}).agg({{parts}})')
+        return replace(step, batch=_by_hand(gap, longest))
 
     def _touching(self) -> Step:
         """Sessions whose gap events may be apart exactly, where Spark would merge them."""
         gap = f"{self.beside.choice([2, 3, 8]) * self.unit} microseconds"
         step = self._aggregated("session, touching", f'F.session_window("ts", "{gap}")', "ts", Judge())
-        columns = f'{{"gap": F.expr("INTERVAL {gap}"), "key": F.struct(F.lit(0){{columns}})}}'
-        rows = f".withColumns({columns}).transform(longest, {ENDLESS})"
-        return replace(step, batch=f'{rows}.groupBy("session_window"{{keys}}).agg({{parts}})')
+        return replace(step, batch=_by_hand(f"INTERVAL {gap}", ENDLESS))
 
     def session(self) -> tuple[str, str, str]:
         """A session window, whose gap no two events are apart exactly: Spark would merge them; and the gap in SQL."""

@@ -16,6 +16,7 @@ class Mark:
     Attributes:
         lag: How far it is behind the highest event time; of the policy that ignores events, behind the clock.
         by: Whether it is tracked by substream.
+        listed: Whether the substreams are waited for from the start.
         policy: One of :data:`POLICY_CALLS`.
         other: The policy's second duration.
         idle: Silence after which a substream is not waited for.
@@ -27,6 +28,7 @@ class Mark:
 
     lag: int = 0
     by: bool = False
+    listed: bool = True
     policy: str = "lag"
     other: int = 0
     idle: int | None = None
@@ -38,7 +40,8 @@ class Mark:
     def call(self, suffix: str, substreams: list[str]) -> str:
         """The call on the stream."""
         arguments = [f'"ts{suffix}"', POLICY_CALLS[self.policy].format(_long(self.lag), _long(self.other))]
-        arguments += [f'by="sub{suffix}", substreams={substreams!r}'] if self.by else []
+        arguments += [f'by="sub{suffix}"'] if self.by else []
+        arguments += [f"substreams={substreams!r}"] if self.by and self.listed else []
         timeouts = {"idleTimeout": self.idle, "substreamTimeout": self.gone, "discover": self.discover}
         arguments += [f"{name}={_long(value)}" for name, value in timeouts.items() if value is not None]
         arguments += [f"throttle={text.format(_long(self.step))}"] if (text := THROTTLES[self.throttle]) else []
@@ -53,6 +56,7 @@ class Mark:
         """Its features, for the coverage."""
         found = [f"policy {self.policy}", f"throttle {self.throttle}"]
         timeouts = {"idleTimeout": self.idle, "substreamTimeout": self.gone, "discover": self.discover}
+        found += ["substreams not listed"] if self.by and not self.listed else []
         return found + [name for name, value in timeouts.items() if value is not None]
 
 

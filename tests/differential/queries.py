@@ -118,7 +118,8 @@ def join_case(make: Maker) -> Case:
     others = {"ts_b": "timestamp", "sub_b": "string", "n_b": "bigint"} | {f"{n}_b": ddl for n, ddl in right.columns}
     how = make.rng.choice(SELDOM_INNER)
     same = make.rng.choice(["", "<=>", "AND n < n_b", "AND sub <=> sub_b"])
-    low, high = (make.seconds(make.rng.choice([0, 1, 6, 20])) for _ in range(2))
+    # With a long one and a short one, rows of one side are needed after all their partners can have come.
+    low, high = (make.seconds(make.rng.choice([0, 1, 6, 20, 20])) for _ in range(2))
     pair = quoted(left.columns[0][0]), quoted(f"{right.columns[0][0]}_b")
     same = f"{pair[0]} <=> {pair[1]}" if same == "<=>" else f"{pair[0]} = {pair[1]} {same}".strip()
     bound = f"ts_b BETWEEN ts - INTERVAL {low} AND ts + INTERVAL {high}"
@@ -310,6 +311,8 @@ def _with_policy(make: Maker, case: Case, each: Input) -> Input:
         return each
     throttle = make.rng.choice(["none", "none", "frame", "step"] if case.late else ["usual"] * 4 + list(THROTTLES))
     mark = replace(each.mark, throttle=throttle, step=make.rng.choice([3, 10]) * make.unit)
+    # Another input does not wait for one that has no substreams yet.
+    mark = replace(mark, listed=len(case.inputs) > 1 or make.beside.random() < 0.7)
     if not case.late or len(case.inputs) > 1 or make.chance(0.5):
         return replace(each, mark=mark)
     policy = make.rng.choice(["lag", *POLICY_CALLS])

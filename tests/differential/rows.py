@@ -7,7 +7,7 @@ from dataclasses import replace
 from random import Random
 
 from tests.differential.cases import Case, Epoch, Event, Input
-from tests.differential.values import TYPE
+from tests.differential.values import TYPE, Type
 
 SECOND = 1_000_000
 UNITS = (SECOND, SECOND, 600 * SECOND, 1000)
@@ -29,6 +29,10 @@ PAUSE = 15
 """Units of processing time that pass at once, or a multiple of it; event times go on as fast."""
 
 
+SPREAD = 8
+"""How many units back the rows of an epoch go."""
+
+
 WITHIN = "dropDuplicatesWithinWatermark"
 UNIQUE = ("dropDuplicates", "distinct")
 
@@ -39,9 +43,10 @@ def arrivals(rng: Random, case: Case, unit: int, beside: Random) -> Case:
     nulls = rng.random() < 0.25
     # Many epochs now and then: what is stored is merged only then.
     number = rng.choice([1, 2, 2, 3]) if rng.random() < 0.95 else 10
-    number += 1 if case.clocked else 0
+    number += 1 if case.clocked or (1 < number < 10 and beside.random() < 0.3) else 0
+    supply = _Supply(beside)
     cut = [
-        [_events(rng, each, rng.randint(0, 8), base + epoch * PAUSE * unit, unit, nulls=nulls) for each in case.inputs]
+        [_events(rng, each, supply, base + epoch * PAUSE * unit, unit, epoch == 0, nulls) for each in case.inputs]
         for epoch in range(number)
     ]
     if rng.random() < 0.1:
@@ -93,22 +98,58 @@ def _paused(rng: Random, case: Case, epochs: Sequence[Epoch], unit: int) -> tupl
     return tuple(found)
 
 
-def _events(rng: Random, each: Input, most: int, base: int, unit: int, *, nulls: bool) -> list[Event]:
-    pools = [[None, *rng.sample(TYPE[ddl].texts, min(len(TYPE[ddl].texts), 3))] for _, ddl in each.columns]
+class _Supply:
+    """Values for the rows of a case: others in each epoch, or a few all along, so that keys meet theirs again."""
+
+    def __init__(self, rng: Random) -> None:
+        self._rng = rng
+        self._few = rng.random() < 0.6
+        self._pools: dict[tuple[int, str], list[str | None]] = {}
+        self.numbers = rng.sample(range(-3, 10), 4) if self._few else range(-3, 10)
+        self.most = 20 if self._few and rng.random() < 0.4 else 8
+        """How many rows of an input come together at most."""
+        self.past = 60 if rng.random() < 0.5 else SPREAD
+        """How far back the first rows go: as far as the longest windows that close with the next ones, or less."""
+        self._hurried = 0.1 if rng.random() < 0.3 else 0
+
+    def pool(self, place: int, ddl: str) -> list[str | None]:
+        """The values of a column; in both inputs of a join, its key has the same few."""
+        found = self._pools.get((place, ddl)) if self._few else None
+        if found is None:
+            found = self._pools[place, ddl] = [None, *self._texts(TYPE[ddl])]
+        return found
+
+    def _texts(self, kind: Type) -> Sequence[str]:
+        if kind.alike and self._rng.random() < 0.5:
+            return kind.alike
+        return self._rng.sample(kind.texts, min(len(kind.texts), 2 if self._few else 3))
+
+    def hurry(self) -> int:
+        """How many microseconds an event comes before a full unit: 1 now and then, the last moment of a window."""
+        return int(self._rng.random() < self._hurried)
+
+
+def _events(rng: Random, each: Input, supply: _Supply, base: int, unit: int, first: bool, nulls: bool) -> list[Event]:
+    pools = [supply.pool(place, ddl) for place, (_, ddl) in enumerate(each.columns)]
     found = []
-    for _ in range(most):
-        time = None if nulls and rng.random() < 0.2 else base + rng.randint(-8, 20) * unit
-        number = None if rng.random() < 0.1 else rng.randint(-3, 9)
+    for _ in range(rng.randint(0, supply.most)):
+        apart = rng.randint(-(supply.past if first else SPREAD), 20) * unit
+        time = None if nulls and rng.random() < 0.2 else base + apart - supply.hurry()
+        number = None if rng.random() < 0.1 else rng.choice(supply.numbers)
         values = tuple(rng.choice(pool) for pool in pools)
         found.append(Event(time, rng.choice("xy"), number, values))
     return found
 
 
 def _repeat(rng: Random, cut: Sequence[Sequence[list[Event]]]) -> None:
-    """Some rows come once more in a later epoch: few are equal by chance."""
+    """Some rows come once more in a later epoch: few are equal by chance. Some epochs end where the last one begins."""
     for number in range(1, len(cut)):
         for side, events in enumerate(cut[number]):
             before = [event for rows in cut[:number] for event in rows[side]]
+            times = [event.time for event in cut[number - 1][side] if event.time is not None]
+            if times and rng.random() < 0.2:
+                events[:] = [event for event in before if event.time == min(times)]
+                continue
             for place in range(len(events)):
                 if before and rng.random() < 0.3:
                     events[place] = rng.choice(before)

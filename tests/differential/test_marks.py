@@ -45,10 +45,12 @@ class Replayed:
         (each,) = case.inputs
         assert each.mark is not None
         self.case, self.now, self.mark = case, case.start, each.mark
-        self.names = case.substreams(0) if each.by else [""]
+        self.names = (case.substreams(0) if each.mark.listed else []) if each.by else [""]
         self.make: Callable[[], SubstreamTracker] = lambda: tracker(self.mark)
         self.tracker = self.make()
         self.wait()
+        # As at every start; substreams that are not listed have not read the clock.
+        self.tracker.resume(self.now)
         self.recorded = self.tracker.snapshot()
 
     def wait(self) -> None:

@@ -10,6 +10,7 @@ from sparkjet.engine.results import Results
 from sparkjet.plan import dropped_rows
 from sparkjet.stateful.interval_join import IntervalJoin
 from sparkjet.time import MIN
+from sparkjet.windows import SlidingWindows
 from tests.differential.cases import Case, Epoch, Event, Input, Judge, Part, Step
 from tests.differential.check import difference
 from tests.differential.marks import Mark
@@ -17,7 +18,7 @@ from tests.differential.rows import SECOND
 from tests.interpreting import interpreted
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 HOUR = 3600 * SECOND
 COUNT = Part("rows0", *['F.count("*")'] * 2, "bigint")
@@ -82,6 +83,18 @@ def test_a_join_that_forgets_nothing_differs(spark: SparkSession, monkeypatch: p
     assert found is not None
     assert found[0] == "moments"
     assert found[1].endswith("still has 6 rows of state")
+
+
+@pytest.mark.long
+def test_a_merge_that_loses_a_frame_differs(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = SlidingWindows._merged
+
+    def fewer(self: SlidingWindows, frames: DataFrame, expired: int | None) -> DataFrame:
+        return before(self, frames.where(f"frame <> {20 * SECOND}L"), expired)
+
+    monkeypatch.setattr(SlidingWindows, "_merged", fewer)
+    found = _difference(spark, _case((WINDOWS,), [[1, 11], [12], [45]], many=True))
+    assert found == ("rows", "result 0\n  epoch 0 only Spark    ('{1970-01-01 00:00:10, 1970-01-01 00:00:20}', '2')")
 
 
 @pytest.mark.long

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 Row = tuple[Any, ...]
+NEVER_NULL = ("count_distinct", "approx_count_distinct", "collect_list", "array_agg", "collect_set")
+"""Functions whose results Spark knows as never null, put together from stored rows or not; a number follows."""
 _NUMBER = re.compile(r"-?\d+\.\d+(?:E-?\d+)?")
 
 
@@ -62,7 +64,7 @@ def _rounded(text: str) -> str:
 def wrong_columns(found: StructType, wanted: StructType) -> list[str]:
     """Columns of another name, type or place than Spark's, or without nulls where Spark says that there may be some.
 
-    The other way round is right: what is put together from stored rows may be null to Spark, which never is.
+    The other way round is mostly right: what is put together from stored rows may be null to Spark, which never is.
     """
     pairs = zip_longest(found, wanted)
     return [f"  found  {_shown(left)}\n  wanted {_shown(right)}" for left, right in pairs if not _fits(left, right)]
@@ -78,6 +80,8 @@ def _fits(found: StructField | None, wanted: StructField | None) -> bool:
     if _named(found.dataType) == _named(wanted.dataType) == _named(BOUNDS):
         # Spark's sliding windows may be null until a filter has dropped those, which no one sees.
         return True
+    if found.name[:-1] in NEVER_NULL and found.nullable > wanted.nullable:
+        return False
     return found.nullable >= wanted.nullable and _covers(found.dataType, wanted.dataType)
 
 

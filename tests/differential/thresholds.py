@@ -9,12 +9,17 @@ from unittest.mock import patch
 LOW = {
     "sparkjet.windows.stacks.MANY": 1,
     "sparkjet.windows.sliding.LARGE": 0,
+    "sparkjet.windows.sliding.FEWEST": 2,
+    "sparkjet.windows.sliding._PATIENT": 2,
     "sparkjet.windows.sliding._COMBINED": 1,
+    "sparkjet.windows.running._CHUNK": 2,
     "sparkjet.state.segments.FEWEST": 2,
     "sparkjet.state.segments.LARGE": 0,
     "sparkjet.state.segments.MANY": 2,
     "sparkjet.state.keyed_store._REWRITTEN": 0,
     "sparkjet.stateful.interval_join.MANY": 1,
+    "sparkjet.engine.stage_state.FEW": 0,
+    "sparkjet.plan.inputs.MOST_FIXED": 1,
 }
 """By the places that read them."""
 

@@ -89,4 +89,5 @@ class Marks:
 
     def _wait(self) -> None:
         for number, tracked in enumerate(self._tracked):
-            tracked.wait_for(self._case.substreams(number) if tracked.settings.by else [""], self._now)
+            names = self._case.substreams(number) if tracked.settings.listed else []
+            tracked.wait_for(names if tracked.settings.by else [""], self._now)
