@@ -89,14 +89,20 @@ def feed(session: SparkSession, shape: Shape, home: Path) -> None:
         os.utime(file, (1_700_000_000 + number, 1_700_000_000 + number))
 
 
-def seconds(source: DataFrame, home: str, shape: Shape, *, ours: bool) -> float:
-    """Seconds of a measured epoch, from its planning to its end."""
+def results(source: DataFrame, shape: Shape, *, ours: bool) -> Any:
+    """The query that is measured."""
     rows: Any = sj.stream(source) if ours else source
     length, window = (60, sj.window) if ours else (shape.theirs, F.window)
     steps = window("ts", f"{length} seconds", "1 second")
     grouped = rows.withWatermark("ts", "0 seconds").groupBy(steps, "key")
-    found = grouped.agg(F.count("*").alias("n"), F.sum("value").alias("total"), F.avg("price").alias("mean"))
-    writer = found.writeStream.format("noop").outputMode("append").trigger(availableNow=True)
+    return grouped.agg(F.count("*").alias("n"), F.sum("value").alias("total"), F.avg("price").alias("mean"))
+
+
+def seconds(source: DataFrame, home: str, shape: Shape, *, ours: bool) -> float:
+    """Seconds of a measured epoch, from its planning to its end."""
+    writer = (
+        results(source, shape, ours=ours).writeStream.format("noop").outputMode("append").trigger(availableNow=True)
+    )
     query = writer.option("checkpointLocation", home).start()
     query.awaitTermination()
     if query.exception() is not None:

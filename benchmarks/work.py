@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 
 STEP_SECONDS = 1
@@ -74,6 +75,26 @@ SECOND = 24_000_000
 SAME = 1 / 1.2
 """A time within 1.2 x of another's, as a ratio of throughputs."""
 
+T2 = Work(
+    "T2",
+    "60 steps, 100,000 keys, count + sum + avg",
+    keys=100_000,
+    batch=1_000_000,
+    warm_up=70,
+    goals=(Goal("jet", 2.0), Goal("flink")),
+)
+# Full windows are 60 million partial results: 20 GB or more in Jet and Flink, by what the first ten seconds take,
+# and ten minutes of Flink's time. All are measured with 3 to 20 of the 60 seconds in them, sparkjet's fullest.
+T2M = Work(
+    "T2m",
+    "60 steps, 1,000,000 keys, count + sum + avg",
+    keys=1_000_000,
+    batch=500_000,
+    warm_up=6,
+    measured=4,
+    goals=(Goal("jet", 2.0),),
+)
+
 WORKS = (
     Work(
         "T1",
@@ -110,43 +131,11 @@ WORKS = (
         goals=(Goal("sparkjet@T11c-one", 1.6),),
     ),
     Work("T11c-one", "60 steps, one core", batch=SECOND, warm_up=24, measured=4, cores=1),
-    Work(
-        "T2",
-        "60 steps, 100,000 keys, count + sum + avg",
-        keys=100_000,
-        batch=1_000_000,
-        warm_up=70,
-        goals=(Goal("jet", 2.0), Goal("flink")),
-    ),
+    T2,
     # Of Spark's windows an epoch takes more than a minute: apart, as the others would wait for it.
-    Work(
-        "T2-spark",
-        "60 steps, 100,000 keys, count + sum + avg",
-        keys=100_000,
-        batch=1_000_000,
-        warm_up=70,
-        goals=(Goal("spark", 15.0),),
-    ),
-    # Full windows are 60 million partial results: 20 GB or more in Jet and Flink, by what the first ten seconds take,
-    # and ten minutes of Flink's time. All are measured with 3 to 20 of the 60 seconds in them, sparkjet's fullest.
-    Work(
-        "T2m",
-        "60 steps, 1,000,000 keys, count + sum + avg",
-        keys=1_000_000,
-        batch=500_000,
-        warm_up=6,
-        measured=4,
-        goals=(Goal("jet", 2.0),),
-    ),
-    Work(
-        "T2m-flink",
-        "60 steps, 1,000,000 keys, count + sum + avg",
-        keys=1_000_000,
-        batch=500_000,
-        warm_up=6,
-        measured=4,
-        goals=(Goal("flink", 1.5),),
-    ),
+    dataclasses.replace(T2, id="T2-spark", goals=(Goal("spark", 15.0),)),
+    T2M,
+    dataclasses.replace(T2M, id="T2m-flink", goals=(Goal("flink", 1.5),)),
     # A tenth of the rows per second: with all of them, Spark's sketches need more than 8 GB.
     Work(
         "T4-percentile",

@@ -7,7 +7,7 @@ import gc
 import os
 import socket
 import stat
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class QuickReader:
     def __reduce__(self) -> tuple[Any, ...]:
         """Called by the driver as it pickles the reader."""
         # Not __setstate__: a reader without attributes has no state, and it would not be called.
-        return _begun_reader, (type(self), self.__dict__)
+        return _new_reader, (type(self),), self.__dict__
 
 
 class QuickTask:
@@ -47,11 +47,9 @@ class QuickTask:
         return _begun, (self._task,)
 
 
-def _begun_reader(kind: type[QuickReader], state: Mapping[str, Any]) -> QuickReader:
-    reader = kind.__new__(kind)
-    reader.__dict__.update(state)
+def _new_reader(kind: type[QuickReader]) -> QuickReader:
     begin_task()
-    return reader
+    return kind.__new__(kind)
 
 
 def _begun(task: Callable[..., Any]) -> Callable[..., Any]:

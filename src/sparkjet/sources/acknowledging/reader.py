@@ -25,7 +25,7 @@ from sparkjet.sources.acknowledging.reader_options import (
 from sparkjet.sources.acknowledging.receiver import Limits, Receiver
 from sparkjet.sources.acknowledging.scratch import Scratch
 from sparkjet.sources.acknowledging.spool import Spool
-from sparkjet.sources.acknowledging.task_rows import TaskRows, received, tasks
+from sparkjet.sources.acknowledging.task_rows import TaskRows, tasks
 from sparkjet.sources.alignment import MAX_DRIFT, Aligner, Held
 
 if TYPE_CHECKING:
@@ -95,9 +95,9 @@ class AcknowledgingStreamReader(TaskRows, SupportsTriggerAvailableNow):
         self._running: Running | None = None
         self._available_now = False
 
-    def __reduce__(self) -> tuple[Callable[[], TaskRows], tuple[()]]:
+    def __reduce__(self) -> tuple[Any, ...]:
         # Tasks need neither the broker's client nor its password.
-        return received, ()
+        return TaskRows().__reduce__()
 
     def initialOffset(self) -> dict[str, Any]:
         """No message of any queue."""

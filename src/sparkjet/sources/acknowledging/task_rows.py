@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
-from sparkjet.workers import begin_task
+from sparkjet.workers import QuickReader
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -25,19 +25,13 @@ _COMPRESSION = "lz4" if pa.Codec.is_available("lz4") else None
 """Queue, exchange and routing key are the same in most rows; a task takes Spark longer than its rows."""
 
 
-class TaskRows(DataSourceStreamReader):
+class TaskRows(QuickReader, DataSourceStreamReader):
     """The executors' part of a reader: it unpacks the rows of a task, and plans nothing."""
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a task."""
         with pa.ipc.open_stream(partition.value) as stream:
             yield from stream
-
-
-def received() -> TaskRows:
-    """The reader in a worker, which calls this as it unpickles it."""
-    begin_task()
-    return TaskRows()
 
 
 def tasks(batches: Iterable[pa.RecordBatch]) -> list[InputPartition]:
